@@ -1,0 +1,1 @@
+"""The pytest plugin: every project that has Ottla installed gets these fixtures."""
