@@ -17,14 +17,14 @@ FORBIDDEN_STEMS = {"utils", "util", "common", "helpers", "helper", "manager", "m
 PURE_ROOMS = ("base", "wire", "core")
 # fmt: off
 IMPURE_MODULES = {
-    "asyncio", "concurrent", "fcntl", "http", "logging", "mmap", "multiprocessing", "os", "requests", "secrets", "select",
-    "selectors", "shutil", "signal", "socket", "socketserver", "ssl", "structlog", "subprocess", "tempfile", "threading",
-    "time", "urllib", "uuid", "uvloop",
+    "asyncio", "concurrent", "fcntl", "http", "logging", "mmap", "multiprocessing", "os", "requests", "secrets",
+    "select", "selectors", "shutil", "signal", "socket", "socketserver", "ssl", "structlog", "subprocess", "tempfile",
+    "threading", "time", "urllib", "uuid", "uvloop",
 }
 IMPURE_CALLS = {"open", "input", "print", "exec", "eval", "breakpoint"}
 IMPURE_METHODS = {
-    "now", "utcnow", "today", "read_text", "read_bytes", "write_text", "write_bytes", "mkdir", "unlink", "rmdir", "iterdir",
-    "touch", "expanduser", "is_dir", "is_file",
+    "now", "utcnow", "today", "read_text", "read_bytes", "write_text", "write_bytes", "mkdir", "unlink", "rmdir",
+    "iterdir", "touch", "expanduser", "is_dir", "is_file",
 }
 # fmt: on
 MAY_CATCH_EVERYTHING = {"broker/router.py", "net/connection.py"}
