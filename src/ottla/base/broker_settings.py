@@ -1,0 +1,133 @@
+"""The settings of a node, and `BrokerConfig`: their typed values, read once at start."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from types import MappingProxyType
+
+from ottla.base.broker_setting_rows import BROKER_ROWS
+from ottla.base.settings import BadSetting, Setting, rows_by_name, typed
+from ottla.base.topic_settings import LogConfig, log_config
+from ottla.base.types import BrokerId, Uuid, uuid_from_text
+
+BROKER_SETTINGS: dict[str, Setting] = rows_by_name(BROKER_ROWS)
+DEFAULT_PORT = 9092
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """One address to listen on; port 0 lets the system choose."""
+
+    name: str
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> "Listener":
+        """`PLAINTEXT://host:port`, or `host:port`."""
+        scheme, separator, rest = text.strip().rpartition("://")
+        host, colon, port = rest.rpartition(":")
+        if not colon or not port.isdecimal() or int(port) > 65535 or (separator and not scheme):
+            raise BadSetting(f"a listener is written HOST:PORT or NAME://HOST:PORT, not {text[:100]!r}")
+        return cls((scheme or "PLAINTEXT").upper(), host.strip("[]"), int(port))
+
+    @property
+    def address(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig:
+    """What a node is started with. `texts` is what the user set, by Kafka's names; the other fields are typed."""
+
+    texts: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    node_id: BrokerId = BrokerId(1)
+    cluster_id: Uuid | None = None
+    """Only for the first start of a directory; afterwards meta.properties is the truth."""
+    listeners: tuple[Listener, ...] = (Listener("PLAINTEXT", "127.0.0.1", DEFAULT_PORT),)
+    advertised_listeners: tuple[Listener, ...] = ()
+    log_dirs: tuple[Path, ...] = ()
+    metadata_log_dir: Path | None = None
+
+    auto_create_topics_enable: bool = True
+    broker_rack: str | None = None
+    connections_max_idle_ms: int = 600_000
+    default_replication_factor: int = 1
+    delete_topic_enable: bool = True
+    fetch_max_bytes: int = 57_671_680
+    log_cleaner_backoff_ms: int = 15_000
+    log_cleaner_dedupe_buffer_size: int = 134_217_728
+    log_cleaner_enable: bool = True
+    log_cleaner_threads: int = 1
+    log_flush_offset_checkpoint_interval_ms: int = 60_000
+    log_flush_start_offset_checkpoint_interval_ms: int = 60_000
+    log_initial_task_delay_ms: int = 30_000
+    log_retention_check_interval_ms: int = 300_000
+    max_connections: int = 2_147_483_647
+    max_connections_per_ip: int = 2_147_483_647
+    metadata_log_max_record_bytes_between_snapshots: int = 20_971_520
+    metadata_log_max_snapshot_interval_ms: int = 3_600_000
+    num_partitions: int = 1
+    num_recovery_threads_per_data_dir: int = 2
+    producer_id_expiration_ms: int = 86_400_000
+    replica_high_watermark_checkpoint_interval_ms: int = 5_000
+    request_timeout_ms: int = 30_000
+    socket_request_max_bytes: int = 104_857_600
+
+    @classmethod
+    def from_texts(cls, texts: Mapping[str, str], **overrides: object) -> "BrokerConfig":
+        """Check every setting and build the typed tree; `overrides` are fields that come from elsewhere (flags)."""
+        check_broker_settings(texts)
+        values = typed(BROKER_SETTINGS, texts)
+        known = {f.name for f in fields(cls)}
+        chosen: dict[str, object] = {name: value for name, value in values.items() if name in known}
+        chosen["node_id"] = values["node_id"]
+        if texts.get("cluster.id"):
+            chosen["cluster_id"] = _cluster_id(texts["cluster.id"])
+        else:
+            chosen.pop("cluster_id", None)
+        chosen["listeners"] = _listeners(texts.get("listeners")) or cls.__dataclass_fields__["listeners"].default
+        chosen["advertised_listeners"] = _listeners(texts.get("advertised.listeners"))
+        directories = texts.get("log.dirs") or texts.get("log.dir")
+        chosen["log_dirs"] = tuple(Path(d.strip()) for d in directories.split(",") if d.strip()) if directories else ()
+        metadata_dir = texts.get("metadata.log.dir")
+        chosen["metadata_log_dir"] = Path(metadata_dir) if metadata_dir else None
+        chosen.update(overrides)
+        return cls(texts=MappingProxyType(dict(texts)), **chosen)  # type: ignore[arg-type]
+
+    def with_texts(self, texts: Mapping[str, str]) -> "BrokerConfig":
+        """The same node after a dynamic change: addresses and directories stay what they were."""
+        changed = BrokerConfig.from_texts(texts)
+        return replace(
+            changed,
+            node_id=self.node_id,
+            cluster_id=self.cluster_id,
+            listeners=self.listeners,
+            advertised_listeners=self.advertised_listeners,
+            log_dirs=self.log_dirs,
+            metadata_log_dir=self.metadata_log_dir,
+        )
+
+    def log_defaults(self) -> LogConfig:
+        """What a topic without settings of its own gets."""
+        return log_config({}, self.texts)
+
+
+def check_broker_settings(texts: Mapping[str, str]) -> None:
+    """Raise BadSetting for an unknown name or a bad value."""
+    for name, text in texts.items():
+        row = BROKER_SETTINGS.get(name)
+        if row is None:
+            raise BadSetting(f"Unknown broker config name: {name[:249]}")
+        row.parse(text)
+
+
+def _listeners(text: str | None) -> tuple[Listener, ...]:
+    return tuple(Listener.parse(part) for part in text.split(",")) if text else ()
+
+
+def _cluster_id(text: str) -> Uuid:
+    try:
+        return uuid_from_text(text)
+    except ValueError as error:
+        raise BadSetting(f"cluster.id: {error}") from None
