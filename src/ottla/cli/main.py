@@ -1,7 +1,82 @@
-"""The `ottla` command."""
+"""The `ottla` command: finds the command, runs it, and turns what went wrong into one line and an exit code."""
 
+import os
 import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+import typer
+from typer.exceptions import Abort, TyperException
+
+from ottla.cli.failure import FAILED, INTERRUPTED, MISUSED, OK, Failed, Misused
+
+COMMANDS = {
+    "start": "ottla.cli.start",
+    "topic": "ottla.cli.topic",
+    "produce": "ottla.cli.produce",
+    "consume": "ottla.cli.consume",
+    "config": "ottla.cli.config",
+    "cluster": "ottla.cli.cluster",
+    "log": "ottla.cli.log",
+    "version": "ottla.cli.version",
+}
+"""Each module has a `register(app)`. Only the module that is asked for is imported: `ottla start` must be quick."""
+
+
+def build(arguments: Sequence[str]) -> typer.Typer:
+    app = typer.Typer(
+        name="ottla",
+        help="Ottla, a Kafka-compatible commit log: run a node, and work with any Kafka cluster.",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+
+    # A callback keeps `ottla start` a subcommand even when it is the only one that was loaded.
+    @app.callback()
+    def ottla() -> None: ...
+
+    asked = arguments[0] if arguments else ""
+    for name in [asked] if asked in COMMANDS else COMMANDS:
+        import_module(COMMANDS[name]).register(app)
+    return app
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command and return its exit code."""
+    try:
+        code = build(arguments)(list(arguments), prog_name="ottla", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else OK
+    except Misused as misuse:
+        return _complain(str(misuse), MISUSED)
+    except Failed as failure:
+        return _complain(str(failure), FAILED)
+    except TyperException as misuse:
+        return _complain_about_usage(misuse)
+    except Abort:
+        return _complain("aborted", FAILED)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output has gone (`ottla consume … | head`). Python would complain again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+
+
+def _complain(what: str, code: int) -> int:
+    print(f"ottla: {what}", file=sys.stderr)
+    return code
+
+
+def _complain_about_usage(misuse: TyperException) -> int:
+    message = " ".join(misuse.format_message().split())
+    if not message:
+        return misuse.exit_code
+    context = getattr(misuse, "ctx", None)
+    where = f" (see {context.command_path} --help)" if context is not None else ""
+    return _complain(f"{message.rstrip('.')}{where}", misuse.exit_code)
 
 
 def main() -> None:
-    sys.exit("ottla: no command exists yet")
+    sys.exit(run(sys.argv[1:]))
