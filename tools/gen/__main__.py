@@ -9,10 +9,12 @@ from tools.gen.index import index_text
 from tools.gen.kio_source import read_messages
 from tools.gen.model import Message
 from tools.gen.module import HEAD, module_text
+from tools.gen.schema_source import read_schema
 
 ROOT = Path(__file__).resolve().parents[2]
 MESSAGES = Path("src/ottla/wire/messages")
 STATE = Path("src/ottla/wire/state")
+SCHEMAS = Path("schemas")
 STATE_MODULES = {
     "consumer_protocol": ["consumer_protocol_subscription", "consumer_protocol_assignment"],
     "control_records": [
@@ -33,15 +35,15 @@ def generate() -> dict[Path, str]:
     found = read_messages()
     apis = {name: parts for name, parts in found.items() if "request" in parts}
     files = {
-        MESSAGES / f"{name}.py": module_text(
-            f"{name}: request and response.", [parts["request"], parts["response"]]
-        )
+        MESSAGES / f"{name}.py": module_text(f"{name}: request and response.", [parts["request"], parts["response"]])
         for name, parts in apis.items()
     }
     files[MESSAGES / "index.py"] = index_text(apis)
     for module, names in STATE_MODULES.items():
         records: list[Message] = [found[name]["data"] for name in names]
-        files[STATE / f"{module}.py"] = module_text(f"{module}: log records and embedded values.", records)
+        files[STATE / f"{module}.py"] = module_text(f"{module}: what batches carry beside user records.", records)
+    for path in sorted((ROOT / SCHEMAS).glob("*.schema")):
+        files[STATE / f"{path.stem}.py"] = module_text(f"{path.stem}: log records.", read_schema(path), tables=True)
     return files
 
 

@@ -35,6 +35,4 @@ def index_text(apis: dict[str, dict[str, Message]]) -> str:
 
 def _row(key: int, name: str, request: Message, response: Message) -> str:
     low, high = min(request.versions), max(request.versions)
-    return (
-        f'Api({key}, "{name}", "{request.name}", "{response.name}", {low}, {high}, {request.flexible_from})'
-    )
+    return f'Api({key}, "{name}", "{request.name}", "{response.name}", {low}, {high}, {request.flexible_from})'

@@ -21,8 +21,10 @@ class ClassField:
 
     @property
     def shared_default(self) -> bool:
-        """Nested messages that may be absent share one unchangeable default: building one per response costs too much."""
-        return self.kind == "struct" and self.tagged and not self.array and not self.nullable
+        """Nested messages that may be absent share one unchangeable default: one per response would cost too much."""
+        if self.kind != "struct" or self.array or not self.tagged:
+            return False
+        return not self.nullable or self.default == "{}"
 
 
 @dataclass(slots=True)
@@ -131,9 +133,7 @@ def _merge_fields(message: Message, name: str) -> list[ClassField]:
                 _widen(merged[f.name], f)
                 position = order.index(f.name) + 1
             else:
-                merged[f.name] = ClassField(
-                    f.name, f.kind, f.struct, f.array, f.nullable, f.tag is not None, f.default
-                )
+                merged[f.name] = ClassField(f.name, f.kind, f.struct, f.array, f.nullable, f.tag is not None, f.default)
                 order.insert(position, f.name)
                 position += 1
     return [merged[field] for field in order]

@@ -1,4 +1,4 @@
-"""Emits straight-line decode functions. Adjacent fixed-size fields, and the length that follows them, are one struct."""
+"""Emits straight-line decode functions. Adjacent fixed-size fields, with the length that follows, are one struct."""
 
 from __future__ import annotations
 
@@ -181,5 +181,3 @@ class Reader:
             source.add(f"m.{f.name} = {name}")
         else:
             raise NotImplementedError(f"an array of {f.kind}")
-
-

@@ -52,8 +52,7 @@ class Source:
 
 
 def struct_name(formats: list[str] | tuple[str, ...]) -> str:
-    text = "".join({"?": "t", "16s": "u"}.get(f, f) for f in formats)
-    return text if len(text) <= 24 else f"{text[:12]}_{len(text)}_{sum(ord(c) * 31**i for i, c in enumerate(text)) % 9973}"
+    return "".join({"?": "t", "16s": "u"}.get(f, f) for f in formats)
 
 
 def struct_size(formats: list[str]) -> int:

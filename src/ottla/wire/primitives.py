@@ -1,7 +1,7 @@
 """What every generated codec stands on: the output buffer, the rare paths of varints and tags, the message base class.
 
 The generated code reads lazily: a slice that runs past the end of the buffer is short, and whatever is read after it
-fails; the one check that `Message.decode` makes at the end catches the rest. Only element counts are checked before use.
+fails; the check that `Message.decode` makes at the end catches the rest. Only element counts are checked before use.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from struct import Struct, error
 from typing import Any, ClassVar, Protocol, Self, TypeVar
 
-from ottla.wire.malformed import Malformed
+from ottla.wire.malformed import Malformed as Malformed
 
 NEVER_FLEXIBLE = 0x7FFF
 NEW: Any = type("New", (), {"__repr__": lambda _: "NEW", "__slots__": ()})()
@@ -41,9 +41,10 @@ class Buffer(bytearray):
 
 
 class Message:
-    """Base of all generated classes: value equality, a readable form, and the version dispatch of the outermost ones."""
+    """Base of all generated classes: value equality, a readable form, and for whole messages the choice by version."""
 
-    __slots__ = ()
+    __slots__: tuple[str, ...] = ()
+    API_KEY: ClassVar[int] = -1
     READERS: ClassVar[Mapping[int, Callable[[memoryview, int], tuple[Any, int]]]] = {}
     WRITERS: ClassVar[Mapping[int, Callable[[Any, Buffer], None]]] = {}
 
@@ -87,7 +88,8 @@ def fixed(cls: type[M]) -> M:
         raise AttributeError(f"this {cls.__name__} is a shared default: assign a new one instead of setting {name!r}")
 
     default = cls()
-    default.__class__ = type(cls.__name__, (cls,), {"__slots__": (), "__setattr__": refuse, "__module__": cls.__module__})
+    body = {"__slots__": (), "__setattr__": refuse, "__module__": cls.__module__}
+    default.__class__ = type(cls.__name__, (cls,), body)
     return default
 
 

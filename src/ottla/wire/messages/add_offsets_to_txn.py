@@ -29,7 +29,12 @@ _p_qhh = Struct(">qhh").pack
 
 
 class AddOffsetsToTxnRequest(Message):
-    __slots__ = ("transactional_id", "producer_id", "producer_epoch", "group_id")
+    __slots__ = (
+        "transactional_id",
+        "producer_id",
+        "producer_epoch",
+        "group_id",
+    )
     API_KEY: ClassVar[int] = 25
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 4
@@ -147,7 +152,10 @@ AddOffsetsToTxnRequest.WRITERS = {
 
 
 class AddOffsetsToTxnResponse(Message):
-    __slots__ = ("throttle_time_ms", "error_code")
+    __slots__ = (
+        "throttle_time_ms",
+        "error_code",
+    )
     API_KEY: ClassVar[int] = 25
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 4

@@ -37,7 +37,10 @@ _p_qhi = Struct(">qhi").pack
 
 
 class AddPartitionsToTxnTopic(Message):
-    __slots__ = ("name", "partitions")
+    __slots__ = (
+        "name",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -49,7 +52,13 @@ class AddPartitionsToTxnTopic(Message):
 
 
 class AddPartitionsToTxnTransaction(Message):
-    __slots__ = ("transactional_id", "producer_id", "producer_epoch", "verify_only", "topics")
+    __slots__ = (
+        "transactional_id",
+        "producer_id",
+        "producer_epoch",
+        "verify_only",
+        "topics",
+    )
 
     def __init__(
         self,
@@ -67,7 +76,13 @@ class AddPartitionsToTxnTransaction(Message):
 
 
 class AddPartitionsToTxnRequest(Message):
-    __slots__ = ("v3_and_below_transactional_id", "v3_and_below_producer_id", "v3_and_below_producer_epoch", "v3_and_below_topics", "transactions")
+    __slots__ = (
+        "v3_and_below_transactional_id",
+        "v3_and_below_producer_id",
+        "v3_and_below_producer_epoch",
+        "v3_and_below_topics",
+        "transactions",
+    )
     API_KEY: ClassVar[int] = 24
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 5
@@ -379,7 +394,10 @@ AddPartitionsToTxnRequest.WRITERS = {
 
 
 class AddPartitionsToTxnPartitionResult(Message):
-    __slots__ = ("partition_index", "partition_error_code")
+    __slots__ = (
+        "partition_index",
+        "partition_error_code",
+    )
 
     def __init__(
         self,
@@ -391,7 +409,10 @@ class AddPartitionsToTxnPartitionResult(Message):
 
 
 class AddPartitionsToTxnTopicResult(Message):
-    __slots__ = ("name", "results_by_partition")
+    __slots__ = (
+        "name",
+        "results_by_partition",
+    )
 
     def __init__(
         self,
@@ -403,7 +424,10 @@ class AddPartitionsToTxnTopicResult(Message):
 
 
 class AddPartitionsToTxnResult(Message):
-    __slots__ = ("transactional_id", "topic_results")
+    __slots__ = (
+        "transactional_id",
+        "topic_results",
+    )
 
     def __init__(
         self,
@@ -415,7 +439,12 @@ class AddPartitionsToTxnResult(Message):
 
 
 class AddPartitionsToTxnResponse(Message):
-    __slots__ = ("throttle_time_ms", "results_by_topic_v3_and_below", "error_code", "results_by_transaction")
+    __slots__ = (
+        "throttle_time_ms",
+        "results_by_topic_v3_and_below",
+        "error_code",
+        "results_by_transaction",
+    )
     API_KEY: ClassVar[int] = 24
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 5

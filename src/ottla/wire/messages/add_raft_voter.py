@@ -29,7 +29,11 @@ _p_iiu = Struct(">ii16s").pack
 
 
 class Listener(Message):
-    __slots__ = ("name", "host", "port")
+    __slots__ = (
+        "name",
+        "host",
+        "port",
+    )
 
     def __init__(
         self,
@@ -43,7 +47,14 @@ class Listener(Message):
 
 
 class AddRaftVoterRequest(Message):
-    __slots__ = ("cluster_id", "timeout_ms", "voter_id", "voter_directory_id", "listeners", "ack_when_committed")
+    __slots__ = (
+        "cluster_id",
+        "timeout_ms",
+        "voter_id",
+        "voter_directory_id",
+        "listeners",
+        "ack_when_committed",
+    )
     API_KEY: ClassVar[int] = 80
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1
@@ -245,7 +256,11 @@ AddRaftVoterRequest.WRITERS = {
 
 
 class AddRaftVoterResponse(Message):
-    __slots__ = ("throttle_time_ms", "error_code", "error_message")
+    __slots__ = (
+        "throttle_time_ms",
+        "error_code",
+        "error_message",
+    )
     API_KEY: ClassVar[int] = 80
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1

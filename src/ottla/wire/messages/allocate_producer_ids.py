@@ -20,7 +20,10 @@ _p_iqx = Struct(">iqx").pack
 
 
 class AllocateProducerIdsRequest(Message):
-    __slots__ = ("broker_id", "broker_epoch")
+    __slots__ = (
+        "broker_id",
+        "broker_epoch",
+    )
     API_KEY: ClassVar[int] = 67
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
@@ -57,7 +60,12 @@ AllocateProducerIdsRequest.WRITERS = {
 
 
 class AllocateProducerIdsResponse(Message):
-    __slots__ = ("throttle_time_ms", "error_code", "producer_id_start", "producer_id_len")
+    __slots__ = (
+        "throttle_time_ms",
+        "error_code",
+        "producer_id_start",
+        "producer_id_len",
+    )
     API_KEY: ClassVar[int] = 67
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0

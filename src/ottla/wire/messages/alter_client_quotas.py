@@ -38,7 +38,10 @@ _p_ii = Struct(">ii").pack
 
 
 class EntityData(Message):
-    __slots__ = ("entity_type", "entity_name")
+    __slots__ = (
+        "entity_type",
+        "entity_name",
+    )
 
     def __init__(
         self,
@@ -50,7 +53,11 @@ class EntityData(Message):
 
 
 class OpData(Message):
-    __slots__ = ("key", "value", "remove")
+    __slots__ = (
+        "key",
+        "value",
+        "remove",
+    )
 
     def __init__(
         self,
@@ -64,7 +71,10 @@ class OpData(Message):
 
 
 class RequestEntryData(Message):
-    __slots__ = ("entity", "ops")
+    __slots__ = (
+        "entity",
+        "ops",
+    )
 
     def __init__(
         self,
@@ -76,7 +86,10 @@ class RequestEntryData(Message):
 
 
 class AlterClientQuotasRequest(Message):
-    __slots__ = ("entries", "validate_only")
+    __slots__ = (
+        "entries",
+        "validate_only",
+    )
     API_KEY: ClassVar[int] = 49
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1
@@ -412,7 +425,11 @@ AlterClientQuotasRequest.WRITERS = {
 
 
 class ResponseEntryData(Message):
-    __slots__ = ("error_code", "error_message", "entity")
+    __slots__ = (
+        "error_code",
+        "error_message",
+        "entity",
+    )
 
     def __init__(
         self,
@@ -426,7 +443,10 @@ class ResponseEntryData(Message):
 
 
 class AlterClientQuotasResponse(Message):
-    __slots__ = ("throttle_time_ms", "entries")
+    __slots__ = (
+        "throttle_time_ms",
+        "entries",
+    )
     API_KEY: ClassVar[int] = 49
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1

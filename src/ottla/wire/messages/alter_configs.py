@@ -38,7 +38,10 @@ _p_ii = Struct(">ii").pack
 
 
 class AlterableConfig(Message):
-    __slots__ = ("name", "value")
+    __slots__ = (
+        "name",
+        "value",
+    )
 
     def __init__(
         self,
@@ -50,7 +53,11 @@ class AlterableConfig(Message):
 
 
 class AlterConfigsResource(Message):
-    __slots__ = ("resource_type", "resource_name", "configs")
+    __slots__ = (
+        "resource_type",
+        "resource_name",
+        "configs",
+    )
 
     def __init__(
         self,
@@ -64,7 +71,10 @@ class AlterConfigsResource(Message):
 
 
 class AlterConfigsRequest(Message):
-    __slots__ = ("resources", "validate_only")
+    __slots__ = (
+        "resources",
+        "validate_only",
+    )
     API_KEY: ClassVar[int] = 33
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 2
@@ -339,7 +349,12 @@ AlterConfigsRequest.WRITERS = {
 
 
 class AlterConfigsResourceResponse(Message):
-    __slots__ = ("error_code", "error_message", "resource_type", "resource_name")
+    __slots__ = (
+        "error_code",
+        "error_message",
+        "resource_type",
+        "resource_name",
+    )
 
     def __init__(
         self,
@@ -355,7 +370,10 @@ class AlterConfigsResourceResponse(Message):
 
 
 class AlterConfigsResponse(Message):
-    __slots__ = ("throttle_time_ms", "responses")
+    __slots__ = (
+        "throttle_time_ms",
+        "responses",
+    )
     API_KEY: ClassVar[int] = 33
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 2

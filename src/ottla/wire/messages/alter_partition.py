@@ -34,7 +34,10 @@ _p_iqx = Struct(">iqx").pack
 
 
 class BrokerState(Message):
-    __slots__ = ("broker_id", "broker_epoch")
+    __slots__ = (
+        "broker_id",
+        "broker_epoch",
+    )
 
     def __init__(
         self,
@@ -46,7 +49,14 @@ class BrokerState(Message):
 
 
 class RequestPartitionData(Message):
-    __slots__ = ("partition_index", "leader_epoch", "new_isr", "new_isr_with_epochs", "leader_recovery_state", "partition_epoch")
+    __slots__ = (
+        "partition_index",
+        "leader_epoch",
+        "new_isr",
+        "new_isr_with_epochs",
+        "leader_recovery_state",
+        "partition_epoch",
+    )
 
     def __init__(
         self,
@@ -66,7 +76,10 @@ class RequestPartitionData(Message):
 
 
 class RequestTopicData(Message):
-    __slots__ = ("topic_id", "partitions")
+    __slots__ = (
+        "topic_id",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -78,7 +91,11 @@ class RequestTopicData(Message):
 
 
 class AlterPartitionRequest(Message):
-    __slots__ = ("broker_id", "broker_epoch", "topics")
+    __slots__ = (
+        "broker_id",
+        "broker_epoch",
+        "topics",
+    )
     API_KEY: ClassVar[int] = 56
     MIN_VERSION: ClassVar[int] = 2
     MAX_VERSION: ClassVar[int] = 3
@@ -339,7 +356,15 @@ AlterPartitionRequest.WRITERS = {
 
 
 class ResponsePartitionData(Message):
-    __slots__ = ("partition_index", "error_code", "leader_id", "leader_epoch", "isr", "leader_recovery_state", "partition_epoch")
+    __slots__ = (
+        "partition_index",
+        "error_code",
+        "leader_id",
+        "leader_epoch",
+        "isr",
+        "leader_recovery_state",
+        "partition_epoch",
+    )
 
     def __init__(
         self,
@@ -361,7 +386,10 @@ class ResponsePartitionData(Message):
 
 
 class ResponseTopicData(Message):
-    __slots__ = ("topic_id", "partitions")
+    __slots__ = (
+        "topic_id",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -373,7 +401,11 @@ class ResponseTopicData(Message):
 
 
 class AlterPartitionResponse(Message):
-    __slots__ = ("throttle_time_ms", "error_code", "topics")
+    __slots__ = (
+        "throttle_time_ms",
+        "error_code",
+        "topics",
+    )
     API_KEY: ClassVar[int] = 56
     MIN_VERSION: ClassVar[int] = 2
     MAX_VERSION: ClassVar[int] = 3

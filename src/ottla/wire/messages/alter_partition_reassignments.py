@@ -28,7 +28,10 @@ _p_ih = Struct(">ih").pack
 
 
 class ReassignablePartition(Message):
-    __slots__ = ("partition_index", "replicas")
+    __slots__ = (
+        "partition_index",
+        "replicas",
+    )
 
     def __init__(
         self,
@@ -40,7 +43,10 @@ class ReassignablePartition(Message):
 
 
 class ReassignableTopic(Message):
-    __slots__ = ("name", "partitions")
+    __slots__ = (
+        "name",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -52,7 +58,11 @@ class ReassignableTopic(Message):
 
 
 class AlterPartitionReassignmentsRequest(Message):
-    __slots__ = ("timeout_ms", "allow_replication_factor_change", "topics")
+    __slots__ = (
+        "timeout_ms",
+        "allow_replication_factor_change",
+        "topics",
+    )
     API_KEY: ClassVar[int] = 45
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1
@@ -246,7 +256,11 @@ AlterPartitionReassignmentsRequest.WRITERS = {
 
 
 class ReassignablePartitionResponse(Message):
-    __slots__ = ("partition_index", "error_code", "error_message")
+    __slots__ = (
+        "partition_index",
+        "error_code",
+        "error_message",
+    )
 
     def __init__(
         self,
@@ -260,7 +274,10 @@ class ReassignablePartitionResponse(Message):
 
 
 class ReassignableTopicResponse(Message):
-    __slots__ = ("name", "partitions")
+    __slots__ = (
+        "name",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -272,7 +289,13 @@ class ReassignableTopicResponse(Message):
 
 
 class AlterPartitionReassignmentsResponse(Message):
-    __slots__ = ("throttle_time_ms", "allow_replication_factor_change", "error_code", "error_message", "responses")
+    __slots__ = (
+        "throttle_time_ms",
+        "allow_replication_factor_change",
+        "error_code",
+        "error_message",
+        "responses",
+    )
     API_KEY: ClassVar[int] = 45
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1

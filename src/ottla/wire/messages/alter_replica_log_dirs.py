@@ -31,7 +31,10 @@ _p_ii = Struct(">ii").pack
 
 
 class AlterReplicaLogDirTopic(Message):
-    __slots__ = ("name", "partitions")
+    __slots__ = (
+        "name",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -43,7 +46,10 @@ class AlterReplicaLogDirTopic(Message):
 
 
 class AlterReplicaLogDir(Message):
-    __slots__ = ("path", "topics")
+    __slots__ = (
+        "path",
+        "topics",
+    )
 
     def __init__(
         self,
@@ -55,7 +61,9 @@ class AlterReplicaLogDir(Message):
 
 
 class AlterReplicaLogDirsRequest(Message):
-    __slots__ = ("dirs",)
+    __slots__ = (
+        "dirs",
+    )
     API_KEY: ClassVar[int] = 34
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 2
@@ -314,7 +322,10 @@ AlterReplicaLogDirsRequest.WRITERS = {
 
 
 class AlterReplicaLogDirPartitionResult(Message):
-    __slots__ = ("partition_index", "error_code")
+    __slots__ = (
+        "partition_index",
+        "error_code",
+    )
 
     def __init__(
         self,
@@ -326,7 +337,10 @@ class AlterReplicaLogDirPartitionResult(Message):
 
 
 class AlterReplicaLogDirTopicResult(Message):
-    __slots__ = ("topic_name", "partitions")
+    __slots__ = (
+        "topic_name",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -338,7 +352,10 @@ class AlterReplicaLogDirTopicResult(Message):
 
 
 class AlterReplicaLogDirsResponse(Message):
-    __slots__ = ("throttle_time_ms", "results")
+    __slots__ = (
+        "throttle_time_ms",
+        "results",
+    )
     API_KEY: ClassVar[int] = 34
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 2

@@ -27,7 +27,10 @@ _p_iqx = Struct(">iqx").pack
 
 
 class AlterShareGroupOffsetsRequestPartition(Message):
-    __slots__ = ("partition_index", "start_offset")
+    __slots__ = (
+        "partition_index",
+        "start_offset",
+    )
 
     def __init__(
         self,
@@ -39,7 +42,10 @@ class AlterShareGroupOffsetsRequestPartition(Message):
 
 
 class AlterShareGroupOffsetsRequestTopic(Message):
-    __slots__ = ("topic_name", "partitions")
+    __slots__ = (
+        "topic_name",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -51,7 +57,10 @@ class AlterShareGroupOffsetsRequestTopic(Message):
 
 
 class AlterShareGroupOffsetsRequest(Message):
-    __slots__ = ("group_id", "topics")
+    __slots__ = (
+        "group_id",
+        "topics",
+    )
     API_KEY: ClassVar[int] = 91
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
@@ -196,7 +205,11 @@ AlterShareGroupOffsetsRequest.WRITERS = {
 
 
 class AlterShareGroupOffsetsResponsePartition(Message):
-    __slots__ = ("partition_index", "error_code", "error_message")
+    __slots__ = (
+        "partition_index",
+        "error_code",
+        "error_message",
+    )
 
     def __init__(
         self,
@@ -210,7 +223,11 @@ class AlterShareGroupOffsetsResponsePartition(Message):
 
 
 class AlterShareGroupOffsetsResponseTopic(Message):
-    __slots__ = ("topic_name", "topic_id", "partitions")
+    __slots__ = (
+        "topic_name",
+        "topic_id",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -224,7 +241,12 @@ class AlterShareGroupOffsetsResponseTopic(Message):
 
 
 class AlterShareGroupOffsetsResponse(Message):
-    __slots__ = ("throttle_time_ms", "error_code", "error_message", "responses")
+    __slots__ = (
+        "throttle_time_ms",
+        "error_code",
+        "error_message",
+        "responses",
+    )
     API_KEY: ClassVar[int] = 91
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0

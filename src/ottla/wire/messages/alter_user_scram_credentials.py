@@ -28,7 +28,10 @@ _p_i = Struct(">i").pack
 
 
 class ScramCredentialDeletion(Message):
-    __slots__ = ("name", "mechanism")
+    __slots__ = (
+        "name",
+        "mechanism",
+    )
 
     def __init__(
         self,
@@ -40,7 +43,13 @@ class ScramCredentialDeletion(Message):
 
 
 class ScramCredentialUpsertion(Message):
-    __slots__ = ("name", "mechanism", "iterations", "salt", "salted_password")
+    __slots__ = (
+        "name",
+        "mechanism",
+        "iterations",
+        "salt",
+        "salted_password",
+    )
 
     def __init__(
         self,
@@ -58,7 +67,10 @@ class ScramCredentialUpsertion(Message):
 
 
 class AlterUserScramCredentialsRequest(Message):
-    __slots__ = ("deletions", "upsertions")
+    __slots__ = (
+        "deletions",
+        "upsertions",
+    )
     API_KEY: ClassVar[int] = 51
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
@@ -240,7 +252,11 @@ AlterUserScramCredentialsRequest.WRITERS = {
 
 
 class AlterUserScramCredentialsResult(Message):
-    __slots__ = ("user", "error_code", "error_message")
+    __slots__ = (
+        "user",
+        "error_code",
+        "error_message",
+    )
 
     def __init__(
         self,
@@ -254,7 +270,10 @@ class AlterUserScramCredentialsResult(Message):
 
 
 class AlterUserScramCredentialsResponse(Message):
-    __slots__ = ("throttle_time_ms", "results")
+    __slots__ = (
+        "throttle_time_ms",
+        "results",
+    )
     API_KEY: ClassVar[int] = 51
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0

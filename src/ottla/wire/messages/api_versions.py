@@ -39,7 +39,10 @@ _p_q = Struct(">q").pack
 
 
 class ApiVersionsRequest(Message):
-    __slots__ = ("client_software_name", "client_software_version")
+    __slots__ = (
+        "client_software_name",
+        "client_software_version",
+    )
     API_KEY: ClassVar[int] = 18
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 4
@@ -131,7 +134,11 @@ ApiVersionsRequest.WRITERS = {
 
 
 class ApiVersion(Message):
-    __slots__ = ("api_key", "min_version", "max_version")
+    __slots__ = (
+        "api_key",
+        "min_version",
+        "max_version",
+    )
 
     def __init__(
         self,
@@ -145,7 +152,11 @@ class ApiVersion(Message):
 
 
 class SupportedFeatureKey(Message):
-    __slots__ = ("name", "min_version", "max_version")
+    __slots__ = (
+        "name",
+        "min_version",
+        "max_version",
+    )
 
     def __init__(
         self,
@@ -159,7 +170,11 @@ class SupportedFeatureKey(Message):
 
 
 class FinalizedFeatureKey(Message):
-    __slots__ = ("name", "max_version_level", "min_version_level")
+    __slots__ = (
+        "name",
+        "max_version_level",
+        "min_version_level",
+    )
 
     def __init__(
         self,
@@ -173,7 +188,15 @@ class FinalizedFeatureKey(Message):
 
 
 class ApiVersionsResponse(Message):
-    __slots__ = ("error_code", "api_keys", "throttle_time_ms", "supported_features", "finalized_features_epoch", "finalized_features", "zk_migration_ready")
+    __slots__ = (
+        "error_code",
+        "api_keys",
+        "throttle_time_ms",
+        "supported_features",
+        "finalized_features_epoch",
+        "finalized_features",
+        "zk_migration_ready",
+    )
     API_KEY: ClassVar[int] = 18
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 4

@@ -30,7 +30,9 @@ _p_ix = Struct(">ix").pack
 
 
 class RequestPartitionData(Message):
-    __slots__ = ("partition_index",)
+    __slots__ = (
+        "partition_index",
+    )
 
     def __init__(
         self,
@@ -40,7 +42,10 @@ class RequestPartitionData(Message):
 
 
 class RequestTopicData(Message):
-    __slots__ = ("topic_id", "partitions")
+    __slots__ = (
+        "topic_id",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -52,7 +57,10 @@ class RequestTopicData(Message):
 
 
 class RequestDirectoryData(Message):
-    __slots__ = ("id_", "topics")
+    __slots__ = (
+        "id_",
+        "topics",
+    )
 
     def __init__(
         self,
@@ -64,7 +72,11 @@ class RequestDirectoryData(Message):
 
 
 class AssignReplicasToDirsRequest(Message):
-    __slots__ = ("broker_id", "broker_epoch", "directories")
+    __slots__ = (
+        "broker_id",
+        "broker_epoch",
+        "directories",
+    )
     API_KEY: ClassVar[int] = 73
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
@@ -214,7 +226,10 @@ AssignReplicasToDirsRequest.WRITERS = {
 
 
 class ResponsePartitionData(Message):
-    __slots__ = ("partition_index", "error_code")
+    __slots__ = (
+        "partition_index",
+        "error_code",
+    )
 
     def __init__(
         self,
@@ -226,7 +241,10 @@ class ResponsePartitionData(Message):
 
 
 class ResponseTopicData(Message):
-    __slots__ = ("topic_id", "partitions")
+    __slots__ = (
+        "topic_id",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -238,7 +256,10 @@ class ResponseTopicData(Message):
 
 
 class ResponseDirectoryData(Message):
-    __slots__ = ("id_", "topics")
+    __slots__ = (
+        "id_",
+        "topics",
+    )
 
     def __init__(
         self,
@@ -250,7 +271,11 @@ class ResponseDirectoryData(Message):
 
 
 class AssignReplicasToDirsResponse(Message):
-    __slots__ = ("throttle_time_ms", "error_code", "directories")
+    __slots__ = (
+        "throttle_time_ms",
+        "error_code",
+        "directories",
+    )
     API_KEY: ClassVar[int] = 73
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0

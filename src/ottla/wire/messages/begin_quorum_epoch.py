@@ -41,7 +41,12 @@ _p_iii = Struct(">iii").pack
 
 
 class RequestPartitionData(Message):
-    __slots__ = ("partition_index", "voter_directory_id", "leader_id", "leader_epoch")
+    __slots__ = (
+        "partition_index",
+        "voter_directory_id",
+        "leader_id",
+        "leader_epoch",
+    )
 
     def __init__(
         self,
@@ -57,7 +62,10 @@ class RequestPartitionData(Message):
 
 
 class RequestTopicData(Message):
-    __slots__ = ("topic_name", "partitions")
+    __slots__ = (
+        "topic_name",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -69,7 +77,11 @@ class RequestTopicData(Message):
 
 
 class LeaderEndpoint(Message):
-    __slots__ = ("name", "host", "port")
+    __slots__ = (
+        "name",
+        "host",
+        "port",
+    )
 
     def __init__(
         self,
@@ -83,7 +95,12 @@ class LeaderEndpoint(Message):
 
 
 class BeginQuorumEpochRequest(Message):
-    __slots__ = ("cluster_id", "voter_id", "topics", "leader_endpoints")
+    __slots__ = (
+        "cluster_id",
+        "voter_id",
+        "topics",
+        "leader_endpoints",
+    )
     API_KEY: ClassVar[int] = 53
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1
@@ -405,7 +422,12 @@ BeginQuorumEpochRequest.WRITERS = {
 
 
 class ResponsePartitionData(Message):
-    __slots__ = ("partition_index", "error_code", "leader_id", "leader_epoch")
+    __slots__ = (
+        "partition_index",
+        "error_code",
+        "leader_id",
+        "leader_epoch",
+    )
 
     def __init__(
         self,
@@ -421,7 +443,10 @@ class ResponsePartitionData(Message):
 
 
 class ResponseTopicData(Message):
-    __slots__ = ("topic_name", "partitions")
+    __slots__ = (
+        "topic_name",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -433,7 +458,11 @@ class ResponseTopicData(Message):
 
 
 class NodeEndpoint(Message):
-    __slots__ = ("node_id", "host", "port")
+    __slots__ = (
+        "node_id",
+        "host",
+        "port",
+    )
 
     def __init__(
         self,
@@ -447,7 +476,11 @@ class NodeEndpoint(Message):
 
 
 class BeginQuorumEpochResponse(Message):
-    __slots__ = ("error_code", "topics", "node_endpoints")
+    __slots__ = (
+        "error_code",
+        "topics",
+        "node_endpoints",
+    )
     API_KEY: ClassVar[int] = 53
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1

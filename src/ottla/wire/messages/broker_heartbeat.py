@@ -27,7 +27,15 @@ _p_iqqttx = Struct(">iqq??x").pack
 
 
 class BrokerHeartbeatRequest(Message):
-    __slots__ = ("broker_id", "broker_epoch", "current_metadata_offset", "want_fence", "want_shut_down", "offline_log_dirs", "cordoned_log_dirs")
+    __slots__ = (
+        "broker_id",
+        "broker_epoch",
+        "current_metadata_offset",
+        "want_fence",
+        "want_shut_down",
+        "offline_log_dirs",
+        "cordoned_log_dirs",
+    )
     API_KEY: ClassVar[int] = 63
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 2
@@ -236,7 +244,13 @@ BrokerHeartbeatRequest.WRITERS = {
 
 
 class BrokerHeartbeatResponse(Message):
-    __slots__ = ("throttle_time_ms", "error_code", "is_caught_up", "is_fenced", "should_shut_down")
+    __slots__ = (
+        "throttle_time_ms",
+        "error_code",
+        "is_caught_up",
+        "is_fenced",
+        "should_shut_down",
+    )
     API_KEY: ClassVar[int] = 63
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 2

@@ -36,7 +36,12 @@ _p_qx = Struct(">qx").pack
 
 
 class Listener(Message):
-    __slots__ = ("name", "host", "port", "security_protocol")
+    __slots__ = (
+        "name",
+        "host",
+        "port",
+        "security_protocol",
+    )
 
     def __init__(
         self,
@@ -52,7 +57,11 @@ class Listener(Message):
 
 
 class Feature(Message):
-    __slots__ = ("name", "min_supported_version", "max_supported_version")
+    __slots__ = (
+        "name",
+        "min_supported_version",
+        "max_supported_version",
+    )
 
     def __init__(
         self,
@@ -66,7 +75,17 @@ class Feature(Message):
 
 
 class BrokerRegistrationRequest(Message):
-    __slots__ = ("broker_id", "cluster_id", "incarnation_id", "listeners", "features", "rack", "is_migrating_zk_broker", "log_dirs", "previous_broker_epoch")
+    __slots__ = (
+        "broker_id",
+        "cluster_id",
+        "incarnation_id",
+        "listeners",
+        "features",
+        "rack",
+        "is_migrating_zk_broker",
+        "log_dirs",
+        "previous_broker_epoch",
+    )
     API_KEY: ClassVar[int] = 62
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 4
@@ -642,7 +661,11 @@ BrokerRegistrationRequest.WRITERS = {
 
 
 class BrokerRegistrationResponse(Message):
-    __slots__ = ("throttle_time_ms", "error_code", "broker_epoch")
+    __slots__ = (
+        "throttle_time_ms",
+        "error_code",
+        "broker_epoch",
+    )
     API_KEY: ClassVar[int] = 62
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 4

@@ -36,7 +36,10 @@ _p_ix = Struct(">ix").pack
 
 
 class ConsumerGroupDescribeRequest(Message):
-    __slots__ = ("group_ids", "include_authorized_operations")
+    __slots__ = (
+        "group_ids",
+        "include_authorized_operations",
+    )
     API_KEY: ClassVar[int] = 69
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1
@@ -93,7 +96,11 @@ ConsumerGroupDescribeRequest.WRITERS = {
 
 
 class TopicPartitions(Message):
-    __slots__ = ("topic_id", "topic_name", "partitions")
+    __slots__ = (
+        "topic_id",
+        "topic_name",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -107,7 +114,9 @@ class TopicPartitions(Message):
 
 
 class Assignment(Message):
-    __slots__ = ("topic_partitions",)
+    __slots__ = (
+        "topic_partitions",
+    )
 
     def __init__(
         self,
@@ -117,7 +126,19 @@ class Assignment(Message):
 
 
 class Member(Message):
-    __slots__ = ("member_id", "instance_id", "rack_id", "member_epoch", "client_id", "client_host", "subscribed_topic_names", "subscribed_topic_regex", "assignment", "target_assignment", "member_type")
+    __slots__ = (
+        "member_id",
+        "instance_id",
+        "rack_id",
+        "member_epoch",
+        "client_id",
+        "client_host",
+        "subscribed_topic_names",
+        "subscribed_topic_regex",
+        "assignment",
+        "target_assignment",
+        "member_type",
+    )
 
     def __init__(
         self,
@@ -147,7 +168,17 @@ class Member(Message):
 
 
 class DescribedGroup(Message):
-    __slots__ = ("error_code", "error_message", "group_id", "group_state", "group_epoch", "assignment_epoch", "assignor_name", "members", "authorized_operations")
+    __slots__ = (
+        "error_code",
+        "error_message",
+        "group_id",
+        "group_state",
+        "group_epoch",
+        "assignment_epoch",
+        "assignor_name",
+        "members",
+        "authorized_operations",
+    )
 
     def __init__(
         self,
@@ -173,7 +204,10 @@ class DescribedGroup(Message):
 
 
 class ConsumerGroupDescribeResponse(Message):
-    __slots__ = ("throttle_time_ms", "groups")
+    __slots__ = (
+        "throttle_time_ms",
+        "groups",
+    )
     API_KEY: ClassVar[int] = 69
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1

@@ -31,7 +31,10 @@ _p_ii = Struct(">ii").pack
 
 
 class TopicPartitions(Message):
-    __slots__ = ("topic_id", "partitions")
+    __slots__ = (
+        "topic_id",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -43,7 +46,18 @@ class TopicPartitions(Message):
 
 
 class ConsumerGroupHeartbeatRequest(Message):
-    __slots__ = ("group_id", "member_id", "member_epoch", "instance_id", "rack_id", "rebalance_timeout_ms", "subscribed_topic_names", "subscribed_topic_regex", "server_assignor", "topic_partitions")
+    __slots__ = (
+        "group_id",
+        "member_id",
+        "member_epoch",
+        "instance_id",
+        "rack_id",
+        "rebalance_timeout_ms",
+        "subscribed_topic_names",
+        "subscribed_topic_regex",
+        "server_assignor",
+        "topic_partitions",
+    )
     API_KEY: ClassVar[int] = 68
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1
@@ -473,7 +487,9 @@ ConsumerGroupHeartbeatRequest.WRITERS = {
 
 
 class Assignment(Message):
-    __slots__ = ("topic_partitions",)
+    __slots__ = (
+        "topic_partitions",
+    )
 
     def __init__(
         self,
@@ -483,7 +499,15 @@ class Assignment(Message):
 
 
 class ConsumerGroupHeartbeatResponse(Message):
-    __slots__ = ("throttle_time_ms", "error_code", "error_message", "member_id", "member_epoch", "heartbeat_interval_ms", "assignment")
+    __slots__ = (
+        "throttle_time_ms",
+        "error_code",
+        "error_message",
+        "member_id",
+        "member_epoch",
+        "heartbeat_interval_ms",
+        "assignment",
+    )
     API_KEY: ClassVar[int] = 68
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1

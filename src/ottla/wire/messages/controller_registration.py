@@ -29,7 +29,12 @@ _p_ih = Struct(">ih").pack
 
 
 class Listener(Message):
-    __slots__ = ("name", "host", "port", "security_protocol")
+    __slots__ = (
+        "name",
+        "host",
+        "port",
+        "security_protocol",
+    )
 
     def __init__(
         self,
@@ -45,7 +50,11 @@ class Listener(Message):
 
 
 class Feature(Message):
-    __slots__ = ("name", "min_supported_version", "max_supported_version")
+    __slots__ = (
+        "name",
+        "min_supported_version",
+        "max_supported_version",
+    )
 
     def __init__(
         self,
@@ -59,7 +68,13 @@ class Feature(Message):
 
 
 class ControllerRegistrationRequest(Message):
-    __slots__ = ("controller_id", "incarnation_id", "zk_migration_ready", "listeners", "features")
+    __slots__ = (
+        "controller_id",
+        "incarnation_id",
+        "zk_migration_ready",
+        "listeners",
+        "features",
+    )
     API_KEY: ClassVar[int] = 70
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
@@ -229,7 +244,11 @@ ControllerRegistrationRequest.WRITERS = {
 
 
 class ControllerRegistrationResponse(Message):
-    __slots__ = ("throttle_time_ms", "error_code", "error_message")
+    __slots__ = (
+        "throttle_time_ms",
+        "error_code",
+        "error_message",
+    )
     API_KEY: ClassVar[int] = 70
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0

@@ -38,7 +38,15 @@ _p_ii = Struct(">ii").pack
 
 
 class AclCreation(Message):
-    __slots__ = ("resource_type", "resource_name", "resource_pattern_type", "principal", "host", "operation", "permission_type")
+    __slots__ = (
+        "resource_type",
+        "resource_name",
+        "resource_pattern_type",
+        "principal",
+        "host",
+        "operation",
+        "permission_type",
+    )
 
     def __init__(
         self,
@@ -60,7 +68,9 @@ class AclCreation(Message):
 
 
 class CreateAclsRequest(Message):
-    __slots__ = ("creations",)
+    __slots__ = (
+        "creations",
+    )
     API_KEY: ClassVar[int] = 30
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 3
@@ -263,7 +273,10 @@ CreateAclsRequest.WRITERS = {
 
 
 class AclCreationResult(Message):
-    __slots__ = ("error_code", "error_message")
+    __slots__ = (
+        "error_code",
+        "error_message",
+    )
 
     def __init__(
         self,
@@ -275,7 +288,10 @@ class AclCreationResult(Message):
 
 
 class CreateAclsResponse(Message):
-    __slots__ = ("throttle_time_ms", "results")
+    __slots__ = (
+        "throttle_time_ms",
+        "results",
+    )
     API_KEY: ClassVar[int] = 30
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 3

@@ -37,7 +37,10 @@ _p_qx = Struct(">qx").pack
 
 
 class CreatableRenewers(Message):
-    __slots__ = ("principal_type", "principal_name")
+    __slots__ = (
+        "principal_type",
+        "principal_name",
+    )
 
     def __init__(
         self,
@@ -49,7 +52,12 @@ class CreatableRenewers(Message):
 
 
 class CreateDelegationTokenRequest(Message):
-    __slots__ = ("owner_principal_type", "owner_principal_name", "renewers", "max_lifetime_ms")
+    __slots__ = (
+        "owner_principal_type",
+        "owner_principal_name",
+        "renewers",
+        "max_lifetime_ms",
+    )
     API_KEY: ClassVar[int] = 38
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 3
@@ -310,7 +318,19 @@ CreateDelegationTokenRequest.WRITERS = {
 
 
 class CreateDelegationTokenResponse(Message):
-    __slots__ = ("error_code", "principal_type", "principal_name", "token_requester_principal_type", "token_requester_principal_name", "issue_timestamp_ms", "expiry_timestamp_ms", "max_timestamp_ms", "token_id", "hmac", "throttle_time_ms")
+    __slots__ = (
+        "error_code",
+        "principal_type",
+        "principal_name",
+        "token_requester_principal_type",
+        "token_requester_principal_name",
+        "issue_timestamp_ms",
+        "expiry_timestamp_ms",
+        "max_timestamp_ms",
+        "token_id",
+        "hmac",
+        "throttle_time_ms",
+    )
     API_KEY: ClassVar[int] = 38
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 3

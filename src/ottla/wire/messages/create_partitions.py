@@ -34,7 +34,9 @@ _p_ii = Struct(">ii").pack
 
 
 class CreatePartitionsAssignment(Message):
-    __slots__ = ("broker_ids",)
+    __slots__ = (
+        "broker_ids",
+    )
 
     def __init__(
         self,
@@ -44,7 +46,11 @@ class CreatePartitionsAssignment(Message):
 
 
 class CreatePartitionsTopic(Message):
-    __slots__ = ("name", "count", "assignments")
+    __slots__ = (
+        "name",
+        "count",
+        "assignments",
+    )
 
     def __init__(
         self,
@@ -58,7 +64,11 @@ class CreatePartitionsTopic(Message):
 
 
 class CreatePartitionsRequest(Message):
-    __slots__ = ("topics", "timeout_ms", "validate_only")
+    __slots__ = (
+        "topics",
+        "timeout_ms",
+        "validate_only",
+    )
     API_KEY: ClassVar[int] = 37
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 3
@@ -309,7 +319,11 @@ CreatePartitionsRequest.WRITERS = {
 
 
 class CreatePartitionsTopicResult(Message):
-    __slots__ = ("name", "error_code", "error_message")
+    __slots__ = (
+        "name",
+        "error_code",
+        "error_message",
+    )
 
     def __init__(
         self,
@@ -323,7 +337,10 @@ class CreatePartitionsTopicResult(Message):
 
 
 class CreatePartitionsResponse(Message):
-    __slots__ = ("throttle_time_ms", "results")
+    __slots__ = (
+        "throttle_time_ms",
+        "results",
+    )
     API_KEY: ClassVar[int] = 37
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 3

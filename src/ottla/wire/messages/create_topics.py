@@ -45,7 +45,10 @@ _p_ii = Struct(">ii").pack
 
 
 class CreatableReplicaAssignment(Message):
-    __slots__ = ("partition_index", "broker_ids")
+    __slots__ = (
+        "partition_index",
+        "broker_ids",
+    )
 
     def __init__(
         self,
@@ -57,7 +60,10 @@ class CreatableReplicaAssignment(Message):
 
 
 class CreatableTopicConfig(Message):
-    __slots__ = ("name", "value")
+    __slots__ = (
+        "name",
+        "value",
+    )
 
     def __init__(
         self,
@@ -69,7 +75,13 @@ class CreatableTopicConfig(Message):
 
 
 class CreatableTopic(Message):
-    __slots__ = ("name", "num_partitions", "replication_factor", "assignments", "configs")
+    __slots__ = (
+        "name",
+        "num_partitions",
+        "replication_factor",
+        "assignments",
+        "configs",
+    )
 
     def __init__(
         self,
@@ -87,7 +99,11 @@ class CreatableTopic(Message):
 
 
 class CreateTopicsRequest(Message):
-    __slots__ = ("topics", "timeout_ms", "validate_only")
+    __slots__ = (
+        "topics",
+        "timeout_ms",
+        "validate_only",
+    )
     API_KEY: ClassVar[int] = 19
     MIN_VERSION: ClassVar[int] = 2
     MAX_VERSION: ClassVar[int] = 7
@@ -464,7 +480,13 @@ CreateTopicsRequest.WRITERS = {
 
 
 class CreatableTopicConfigs(Message):
-    __slots__ = ("name", "value", "read_only", "config_source", "is_sensitive")
+    __slots__ = (
+        "name",
+        "value",
+        "read_only",
+        "config_source",
+        "is_sensitive",
+    )
 
     def __init__(
         self,
@@ -482,7 +504,16 @@ class CreatableTopicConfigs(Message):
 
 
 class CreatableTopicResult(Message):
-    __slots__ = ("name", "topic_id", "error_code", "error_message", "topic_config_error_code", "num_partitions", "replication_factor", "configs")
+    __slots__ = (
+        "name",
+        "topic_id",
+        "error_code",
+        "error_message",
+        "topic_config_error_code",
+        "num_partitions",
+        "replication_factor",
+        "configs",
+    )
 
     def __init__(
         self,
@@ -506,7 +537,10 @@ class CreatableTopicResult(Message):
 
 
 class CreateTopicsResponse(Message):
-    __slots__ = ("throttle_time_ms", "topics")
+    __slots__ = (
+        "throttle_time_ms",
+        "topics",
+    )
     API_KEY: ClassVar[int] = 19
     MIN_VERSION: ClassVar[int] = 2
     MAX_VERSION: ClassVar[int] = 7

@@ -38,7 +38,15 @@ _p_ii = Struct(">ii").pack
 
 
 class DeleteAclsFilter(Message):
-    __slots__ = ("resource_type_filter", "resource_name_filter", "pattern_type_filter", "principal_filter", "host_filter", "operation", "permission_type")
+    __slots__ = (
+        "resource_type_filter",
+        "resource_name_filter",
+        "pattern_type_filter",
+        "principal_filter",
+        "host_filter",
+        "operation",
+        "permission_type",
+    )
 
     def __init__(
         self,
@@ -60,7 +68,9 @@ class DeleteAclsFilter(Message):
 
 
 class DeleteAclsRequest(Message):
-    __slots__ = ("filters",)
+    __slots__ = (
+        "filters",
+    )
     API_KEY: ClassVar[int] = 31
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 3
@@ -293,7 +303,17 @@ DeleteAclsRequest.WRITERS = {
 
 
 class DeleteAclsMatchingAcl(Message):
-    __slots__ = ("error_code", "error_message", "resource_type", "resource_name", "pattern_type", "principal", "host", "operation", "permission_type")
+    __slots__ = (
+        "error_code",
+        "error_message",
+        "resource_type",
+        "resource_name",
+        "pattern_type",
+        "principal",
+        "host",
+        "operation",
+        "permission_type",
+    )
 
     def __init__(
         self,
@@ -319,7 +339,11 @@ class DeleteAclsMatchingAcl(Message):
 
 
 class DeleteAclsFilterResult(Message):
-    __slots__ = ("error_code", "error_message", "matching_acls")
+    __slots__ = (
+        "error_code",
+        "error_message",
+        "matching_acls",
+    )
 
     def __init__(
         self,
@@ -333,7 +357,10 @@ class DeleteAclsFilterResult(Message):
 
 
 class DeleteAclsResponse(Message):
-    __slots__ = ("throttle_time_ms", "filter_results")
+    __slots__ = (
+        "throttle_time_ms",
+        "filter_results",
+    )
     API_KEY: ClassVar[int] = 31
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 3

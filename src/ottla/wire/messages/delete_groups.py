@@ -33,7 +33,9 @@ _p_ii = Struct(">ii").pack
 
 
 class DeleteGroupsRequest(Message):
-    __slots__ = ("groups_names",)
+    __slots__ = (
+        "groups_names",
+    )
     API_KEY: ClassVar[int] = 42
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 2
@@ -110,7 +112,10 @@ DeleteGroupsRequest.WRITERS = {
 
 
 class DeletableGroupResult(Message):
-    __slots__ = ("group_id", "error_code")
+    __slots__ = (
+        "group_id",
+        "error_code",
+    )
 
     def __init__(
         self,
@@ -122,7 +127,10 @@ class DeletableGroupResult(Message):
 
 
 class DeleteGroupsResponse(Message):
-    __slots__ = ("throttle_time_ms", "results")
+    __slots__ = (
+        "throttle_time_ms",
+        "results",
+    )
     API_KEY: ClassVar[int] = 42
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 2

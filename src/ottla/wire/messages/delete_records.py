@@ -37,7 +37,10 @@ _p_ix = Struct(">ix").pack
 
 
 class DeleteRecordsPartition(Message):
-    __slots__ = ("partition_index", "offset")
+    __slots__ = (
+        "partition_index",
+        "offset",
+    )
 
     def __init__(
         self,
@@ -49,7 +52,10 @@ class DeleteRecordsPartition(Message):
 
 
 class DeleteRecordsTopic(Message):
-    __slots__ = ("name", "partitions")
+    __slots__ = (
+        "name",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -61,7 +67,10 @@ class DeleteRecordsTopic(Message):
 
 
 class DeleteRecordsRequest(Message):
-    __slots__ = ("topics", "timeout_ms")
+    __slots__ = (
+        "topics",
+        "timeout_ms",
+    )
     API_KEY: ClassVar[int] = 21
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 2
@@ -268,7 +277,11 @@ DeleteRecordsRequest.WRITERS = {
 
 
 class DeleteRecordsPartitionResult(Message):
-    __slots__ = ("partition_index", "low_watermark", "error_code")
+    __slots__ = (
+        "partition_index",
+        "low_watermark",
+        "error_code",
+    )
 
     def __init__(
         self,
@@ -282,7 +295,10 @@ class DeleteRecordsPartitionResult(Message):
 
 
 class DeleteRecordsTopicResult(Message):
-    __slots__ = ("name", "partitions")
+    __slots__ = (
+        "name",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -294,7 +310,10 @@ class DeleteRecordsTopicResult(Message):
 
 
 class DeleteRecordsResponse(Message):
-    __slots__ = ("throttle_time_ms", "topics")
+    __slots__ = (
+        "throttle_time_ms",
+        "topics",
+    )
     API_KEY: ClassVar[int] = 21
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 2

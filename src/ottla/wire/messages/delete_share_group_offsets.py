@@ -25,7 +25,9 @@ _p_ih = Struct(">ih").pack
 
 
 class DeleteShareGroupOffsetsRequestTopic(Message):
-    __slots__ = ("topic_name",)
+    __slots__ = (
+        "topic_name",
+    )
 
     def __init__(
         self,
@@ -35,7 +37,10 @@ class DeleteShareGroupOffsetsRequestTopic(Message):
 
 
 class DeleteShareGroupOffsetsRequest(Message):
-    __slots__ = ("group_id", "topics")
+    __slots__ = (
+        "group_id",
+        "topics",
+    )
     API_KEY: ClassVar[int] = 92
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
@@ -144,7 +149,12 @@ DeleteShareGroupOffsetsRequest.WRITERS = {
 
 
 class DeleteShareGroupOffsetsResponseTopic(Message):
-    __slots__ = ("topic_name", "topic_id", "error_code", "error_message")
+    __slots__ = (
+        "topic_name",
+        "topic_id",
+        "error_code",
+        "error_message",
+    )
 
     def __init__(
         self,
@@ -160,7 +170,12 @@ class DeleteShareGroupOffsetsResponseTopic(Message):
 
 
 class DeleteShareGroupOffsetsResponse(Message):
-    __slots__ = ("throttle_time_ms", "error_code", "error_message", "responses")
+    __slots__ = (
+        "throttle_time_ms",
+        "error_code",
+        "error_message",
+        "responses",
+    )
     API_KEY: ClassVar[int] = 92
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0

@@ -27,7 +27,9 @@ _p_ix = Struct(">ix").pack
 
 
 class PartitionData(Message):
-    __slots__ = ("partition",)
+    __slots__ = (
+        "partition",
+    )
 
     def __init__(
         self,
@@ -37,7 +39,10 @@ class PartitionData(Message):
 
 
 class DeleteStateData(Message):
-    __slots__ = ("topic_id", "partitions")
+    __slots__ = (
+        "topic_id",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -49,7 +54,10 @@ class DeleteStateData(Message):
 
 
 class DeleteShareGroupStateRequest(Message):
-    __slots__ = ("group_id", "topics")
+    __slots__ = (
+        "group_id",
+        "topics",
+    )
     API_KEY: ClassVar[int] = 86
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
@@ -177,7 +185,11 @@ DeleteShareGroupStateRequest.WRITERS = {
 
 
 class PartitionResult(Message):
-    __slots__ = ("partition", "error_code", "error_message")
+    __slots__ = (
+        "partition",
+        "error_code",
+        "error_message",
+    )
 
     def __init__(
         self,
@@ -191,7 +203,10 @@ class PartitionResult(Message):
 
 
 class DeleteStateResult(Message):
-    __slots__ = ("topic_id", "partitions")
+    __slots__ = (
+        "topic_id",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -203,7 +218,9 @@ class DeleteStateResult(Message):
 
 
 class DeleteShareGroupStateResponse(Message):
-    __slots__ = ("results",)
+    __slots__ = (
+        "results",
+    )
     API_KEY: ClassVar[int] = 86
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0

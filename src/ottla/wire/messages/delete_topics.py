@@ -39,7 +39,10 @@ _p_ix = Struct(">ix").pack
 
 
 class DeleteTopicState(Message):
-    __slots__ = ("name", "topic_id")
+    __slots__ = (
+        "name",
+        "topic_id",
+    )
 
     def __init__(
         self,
@@ -51,7 +54,11 @@ class DeleteTopicState(Message):
 
 
 class DeleteTopicsRequest(Message):
-    __slots__ = ("topic_names", "topics", "timeout_ms")
+    __slots__ = (
+        "topic_names",
+        "topics",
+        "timeout_ms",
+    )
     API_KEY: ClassVar[int] = 20
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 6
@@ -215,7 +222,12 @@ DeleteTopicsRequest.WRITERS = {
 
 
 class DeletableTopicResult(Message):
-    __slots__ = ("name", "topic_id", "error_code", "error_message")
+    __slots__ = (
+        "name",
+        "topic_id",
+        "error_code",
+        "error_message",
+    )
 
     def __init__(
         self,
@@ -231,7 +243,10 @@ class DeletableTopicResult(Message):
 
 
 class DeleteTopicsResponse(Message):
-    __slots__ = ("throttle_time_ms", "responses")
+    __slots__ = (
+        "throttle_time_ms",
+        "responses",
+    )
     API_KEY: ClassVar[int] = 20
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 6

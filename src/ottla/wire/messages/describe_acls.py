@@ -38,7 +38,15 @@ _p_ihh = Struct(">ihh").pack
 
 
 class DescribeAclsRequest(Message):
-    __slots__ = ("resource_type_filter", "resource_name_filter", "pattern_type_filter", "principal_filter", "host_filter", "operation", "permission_type")
+    __slots__ = (
+        "resource_type_filter",
+        "resource_name_filter",
+        "pattern_type_filter",
+        "principal_filter",
+        "host_filter",
+        "operation",
+        "permission_type",
+    )
     API_KEY: ClassVar[int] = 29
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 3
@@ -222,7 +230,12 @@ DescribeAclsRequest.WRITERS = {
 
 
 class AclDescription(Message):
-    __slots__ = ("principal", "host", "operation", "permission_type")
+    __slots__ = (
+        "principal",
+        "host",
+        "operation",
+        "permission_type",
+    )
 
     def __init__(
         self,
@@ -238,7 +251,12 @@ class AclDescription(Message):
 
 
 class DescribeAclsResource(Message):
-    __slots__ = ("resource_type", "resource_name", "pattern_type", "acls")
+    __slots__ = (
+        "resource_type",
+        "resource_name",
+        "pattern_type",
+        "acls",
+    )
 
     def __init__(
         self,
@@ -254,7 +272,12 @@ class DescribeAclsResource(Message):
 
 
 class DescribeAclsResponse(Message):
-    __slots__ = ("throttle_time_ms", "error_code", "error_message", "resources")
+    __slots__ = (
+        "throttle_time_ms",
+        "error_code",
+        "error_message",
+        "resources",
+    )
     API_KEY: ClassVar[int] = 29
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 3

@@ -40,7 +40,11 @@ _p_ihh = Struct(">ihh").pack
 
 
 class ComponentData(Message):
-    __slots__ = ("entity_type", "match_type", "match")
+    __slots__ = (
+        "entity_type",
+        "match_type",
+        "match",
+    )
 
     def __init__(
         self,
@@ -54,7 +58,10 @@ class ComponentData(Message):
 
 
 class DescribeClientQuotasRequest(Message):
-    __slots__ = ("components", "strict")
+    __slots__ = (
+        "components",
+        "strict",
+    )
     API_KEY: ClassVar[int] = 48
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1
@@ -236,7 +243,10 @@ DescribeClientQuotasRequest.WRITERS = {
 
 
 class EntityData(Message):
-    __slots__ = ("entity_type", "entity_name")
+    __slots__ = (
+        "entity_type",
+        "entity_name",
+    )
 
     def __init__(
         self,
@@ -248,7 +258,10 @@ class EntityData(Message):
 
 
 class ValueData(Message):
-    __slots__ = ("key", "value")
+    __slots__ = (
+        "key",
+        "value",
+    )
 
     def __init__(
         self,
@@ -260,7 +273,10 @@ class ValueData(Message):
 
 
 class EntryData(Message):
-    __slots__ = ("entity", "values")
+    __slots__ = (
+        "entity",
+        "values",
+    )
 
     def __init__(
         self,
@@ -272,7 +288,12 @@ class EntryData(Message):
 
 
 class DescribeClientQuotasResponse(Message):
-    __slots__ = ("throttle_time_ms", "error_code", "error_message", "entries")
+    __slots__ = (
+        "throttle_time_ms",
+        "error_code",
+        "error_message",
+        "entries",
+    )
     API_KEY: ClassVar[int] = 48
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1

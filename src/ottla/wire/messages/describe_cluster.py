@@ -33,7 +33,11 @@ _p_ix = Struct(">ix").pack
 
 
 class DescribeClusterRequest(Message):
-    __slots__ = ("include_cluster_authorized_operations", "endpoint_type", "include_fenced_brokers")
+    __slots__ = (
+        "include_cluster_authorized_operations",
+        "endpoint_type",
+        "include_fenced_brokers",
+    )
     API_KEY: ClassVar[int] = 60
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 2
@@ -105,7 +109,13 @@ DescribeClusterRequest.WRITERS = {
 
 
 class DescribeClusterBroker(Message):
-    __slots__ = ("broker_id", "host", "port", "rack", "is_fenced")
+    __slots__ = (
+        "broker_id",
+        "host",
+        "port",
+        "rack",
+        "is_fenced",
+    )
 
     def __init__(
         self,
@@ -123,7 +133,16 @@ class DescribeClusterBroker(Message):
 
 
 class DescribeClusterResponse(Message):
-    __slots__ = ("throttle_time_ms", "error_code", "error_message", "endpoint_type", "cluster_id", "controller_id", "brokers", "cluster_authorized_operations")
+    __slots__ = (
+        "throttle_time_ms",
+        "error_code",
+        "error_message",
+        "endpoint_type",
+        "cluster_id",
+        "controller_id",
+        "brokers",
+        "cluster_authorized_operations",
+    )
     API_KEY: ClassVar[int] = 60
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 2

@@ -50,7 +50,11 @@ _p_ii = Struct(">ii").pack
 
 
 class DescribeConfigsResource(Message):
-    __slots__ = ("resource_type", "resource_name", "configuration_keys")
+    __slots__ = (
+        "resource_type",
+        "resource_name",
+        "configuration_keys",
+    )
 
     def __init__(
         self,
@@ -64,7 +68,11 @@ class DescribeConfigsResource(Message):
 
 
 class DescribeConfigsRequest(Message):
-    __slots__ = ("resources", "include_synonyms", "include_documentation")
+    __slots__ = (
+        "resources",
+        "include_synonyms",
+        "include_documentation",
+    )
     API_KEY: ClassVar[int] = 32
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 4
@@ -281,7 +289,11 @@ DescribeConfigsRequest.WRITERS = {
 
 
 class DescribeConfigsSynonym(Message):
-    __slots__ = ("name", "value", "source")
+    __slots__ = (
+        "name",
+        "value",
+        "source",
+    )
 
     def __init__(
         self,
@@ -295,7 +307,16 @@ class DescribeConfigsSynonym(Message):
 
 
 class DescribeConfigsResourceResult(Message):
-    __slots__ = ("name", "value", "read_only", "config_source", "is_sensitive", "synonyms", "config_type", "documentation")
+    __slots__ = (
+        "name",
+        "value",
+        "read_only",
+        "config_source",
+        "is_sensitive",
+        "synonyms",
+        "config_type",
+        "documentation",
+    )
 
     def __init__(
         self,
@@ -319,7 +340,13 @@ class DescribeConfigsResourceResult(Message):
 
 
 class DescribeConfigsResult(Message):
-    __slots__ = ("error_code", "error_message", "resource_type", "resource_name", "configs")
+    __slots__ = (
+        "error_code",
+        "error_message",
+        "resource_type",
+        "resource_name",
+        "configs",
+    )
 
     def __init__(
         self,
@@ -337,7 +364,10 @@ class DescribeConfigsResult(Message):
 
 
 class DescribeConfigsResponse(Message):
-    __slots__ = ("throttle_time_ms", "results")
+    __slots__ = (
+        "throttle_time_ms",
+        "results",
+    )
     API_KEY: ClassVar[int] = 32
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 4

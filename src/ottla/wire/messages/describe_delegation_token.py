@@ -33,7 +33,10 @@ _p_qqqh = Struct(">qqqh").pack
 
 
 class DescribeDelegationTokenOwner(Message):
-    __slots__ = ("principal_type", "principal_name")
+    __slots__ = (
+        "principal_type",
+        "principal_name",
+    )
 
     def __init__(
         self,
@@ -45,7 +48,9 @@ class DescribeDelegationTokenOwner(Message):
 
 
 class DescribeDelegationTokenRequest(Message):
-    __slots__ = ("owners",)
+    __slots__ = (
+        "owners",
+    )
     API_KEY: ClassVar[int] = 41
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 3
@@ -223,7 +228,10 @@ DescribeDelegationTokenRequest.WRITERS = {
 
 
 class DescribedDelegationTokenRenewer(Message):
-    __slots__ = ("principal_type", "principal_name")
+    __slots__ = (
+        "principal_type",
+        "principal_name",
+    )
 
     def __init__(
         self,
@@ -235,7 +243,18 @@ class DescribedDelegationTokenRenewer(Message):
 
 
 class DescribedDelegationToken(Message):
-    __slots__ = ("principal_type", "principal_name", "token_requester_principal_type", "token_requester_principal_name", "issue_timestamp", "expiry_timestamp", "max_timestamp", "token_id", "hmac", "renewers")
+    __slots__ = (
+        "principal_type",
+        "principal_name",
+        "token_requester_principal_type",
+        "token_requester_principal_name",
+        "issue_timestamp",
+        "expiry_timestamp",
+        "max_timestamp",
+        "token_id",
+        "hmac",
+        "renewers",
+    )
 
     def __init__(
         self,
@@ -263,7 +282,11 @@ class DescribedDelegationToken(Message):
 
 
 class DescribeDelegationTokenResponse(Message):
-    __slots__ = ("error_code", "tokens", "throttle_time_ms")
+    __slots__ = (
+        "error_code",
+        "tokens",
+        "throttle_time_ms",
+    )
     API_KEY: ClassVar[int] = 41
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 3

@@ -39,7 +39,10 @@ _p_ix = Struct(">ix").pack
 
 
 class DescribeGroupsRequest(Message):
-    __slots__ = ("groups", "include_authorized_operations")
+    __slots__ = (
+        "groups",
+        "include_authorized_operations",
+    )
     API_KEY: ClassVar[int] = 15
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 6
@@ -150,7 +153,14 @@ DescribeGroupsRequest.WRITERS = {
 
 
 class DescribedGroupMember(Message):
-    __slots__ = ("member_id", "group_instance_id", "client_id", "client_host", "member_metadata", "member_assignment")
+    __slots__ = (
+        "member_id",
+        "group_instance_id",
+        "client_id",
+        "client_host",
+        "member_metadata",
+        "member_assignment",
+    )
 
     def __init__(
         self,
@@ -170,7 +180,16 @@ class DescribedGroupMember(Message):
 
 
 class DescribedGroup(Message):
-    __slots__ = ("error_code", "error_message", "group_id", "group_state", "protocol_type", "protocol_data", "members", "authorized_operations")
+    __slots__ = (
+        "error_code",
+        "error_message",
+        "group_id",
+        "group_state",
+        "protocol_type",
+        "protocol_data",
+        "members",
+        "authorized_operations",
+    )
 
     def __init__(
         self,
@@ -194,7 +213,10 @@ class DescribedGroup(Message):
 
 
 class DescribeGroupsResponse(Message):
-    __slots__ = ("throttle_time_ms", "groups")
+    __slots__ = (
+        "throttle_time_ms",
+        "groups",
+    )
     API_KEY: ClassVar[int] = 15
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 6

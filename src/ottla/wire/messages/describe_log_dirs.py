@@ -40,7 +40,10 @@ _p_qqx = Struct(">qqx").pack
 
 
 class DescribableLogDirTopic(Message):
-    __slots__ = ("topic", "partitions")
+    __slots__ = (
+        "topic",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -52,7 +55,9 @@ class DescribableLogDirTopic(Message):
 
 
 class DescribeLogDirsRequest(Message):
-    __slots__ = ("topics",)
+    __slots__ = (
+        "topics",
+    )
     API_KEY: ClassVar[int] = 35
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 5
@@ -236,7 +241,12 @@ DescribeLogDirsRequest.WRITERS = {
 
 
 class DescribeLogDirsPartition(Message):
-    __slots__ = ("partition_index", "partition_size", "offset_lag", "is_future_key")
+    __slots__ = (
+        "partition_index",
+        "partition_size",
+        "offset_lag",
+        "is_future_key",
+    )
 
     def __init__(
         self,
@@ -252,7 +262,10 @@ class DescribeLogDirsPartition(Message):
 
 
 class DescribeLogDirsTopic(Message):
-    __slots__ = ("name", "partitions")
+    __slots__ = (
+        "name",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -264,7 +277,14 @@ class DescribeLogDirsTopic(Message):
 
 
 class DescribeLogDirsResult(Message):
-    __slots__ = ("error_code", "log_dir", "topics", "total_bytes", "usable_bytes", "is_cordoned")
+    __slots__ = (
+        "error_code",
+        "log_dir",
+        "topics",
+        "total_bytes",
+        "usable_bytes",
+        "is_cordoned",
+    )
 
     def __init__(
         self,
@@ -284,7 +304,11 @@ class DescribeLogDirsResult(Message):
 
 
 class DescribeLogDirsResponse(Message):
-    __slots__ = ("throttle_time_ms", "error_code", "results")
+    __slots__ = (
+        "throttle_time_ms",
+        "error_code",
+        "results",
+    )
     API_KEY: ClassVar[int] = 35
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 5

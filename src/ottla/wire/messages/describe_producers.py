@@ -26,7 +26,10 @@ _p_qiiqiqx = Struct(">qiiqiqx").pack
 
 
 class TopicRequest(Message):
-    __slots__ = ("name", "partition_indexes")
+    __slots__ = (
+        "name",
+        "partition_indexes",
+    )
 
     def __init__(
         self,
@@ -38,7 +41,9 @@ class TopicRequest(Message):
 
 
 class DescribeProducersRequest(Message):
-    __slots__ = ("topics",)
+    __slots__ = (
+        "topics",
+    )
     API_KEY: ClassVar[int] = 61
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
@@ -146,7 +151,14 @@ DescribeProducersRequest.WRITERS = {
 
 
 class ProducerState(Message):
-    __slots__ = ("producer_id", "producer_epoch", "last_sequence", "last_timestamp", "coordinator_epoch", "current_txn_start_offset")
+    __slots__ = (
+        "producer_id",
+        "producer_epoch",
+        "last_sequence",
+        "last_timestamp",
+        "coordinator_epoch",
+        "current_txn_start_offset",
+    )
 
     def __init__(
         self,
@@ -166,7 +178,12 @@ class ProducerState(Message):
 
 
 class PartitionResponse(Message):
-    __slots__ = ("partition_index", "error_code", "error_message", "active_producers")
+    __slots__ = (
+        "partition_index",
+        "error_code",
+        "error_message",
+        "active_producers",
+    )
 
     def __init__(
         self,
@@ -182,7 +199,10 @@ class PartitionResponse(Message):
 
 
 class TopicResponse(Message):
-    __slots__ = ("name", "partitions")
+    __slots__ = (
+        "name",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -194,7 +214,10 @@ class TopicResponse(Message):
 
 
 class DescribeProducersResponse(Message):
-    __slots__ = ("throttle_time_ms", "topics")
+    __slots__ = (
+        "throttle_time_ms",
+        "topics",
+    )
     API_KEY: ClassVar[int] = 61
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0

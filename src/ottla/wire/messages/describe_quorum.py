@@ -40,7 +40,9 @@ _p_ix = Struct(">ix").pack
 
 
 class RequestPartitionData(Message):
-    __slots__ = ("partition_index",)
+    __slots__ = (
+        "partition_index",
+    )
 
     def __init__(
         self,
@@ -50,7 +52,10 @@ class RequestPartitionData(Message):
 
 
 class RequestTopicData(Message):
-    __slots__ = ("topic_name", "partitions")
+    __slots__ = (
+        "topic_name",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -62,7 +67,9 @@ class RequestTopicData(Message):
 
 
 class DescribeQuorumRequest(Message):
-    __slots__ = ("topics",)
+    __slots__ = (
+        "topics",
+    )
     API_KEY: ClassVar[int] = 55
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 2
@@ -191,7 +198,13 @@ DescribeQuorumRequest.WRITERS = {
 
 
 class ReplicaState(Message):
-    __slots__ = ("replica_id", "replica_directory_id", "log_end_offset", "last_fetch_timestamp", "last_caught_up_timestamp")
+    __slots__ = (
+        "replica_id",
+        "replica_directory_id",
+        "log_end_offset",
+        "last_fetch_timestamp",
+        "last_caught_up_timestamp",
+    )
 
     def __init__(
         self,
@@ -209,7 +222,16 @@ class ReplicaState(Message):
 
 
 class ResponsePartitionData(Message):
-    __slots__ = ("partition_index", "error_code", "error_message", "leader_id", "leader_epoch", "high_watermark", "current_voters", "observers")
+    __slots__ = (
+        "partition_index",
+        "error_code",
+        "error_message",
+        "leader_id",
+        "leader_epoch",
+        "high_watermark",
+        "current_voters",
+        "observers",
+    )
 
     def __init__(
         self,
@@ -233,7 +255,10 @@ class ResponsePartitionData(Message):
 
 
 class ResponseTopicData(Message):
-    __slots__ = ("topic_name", "partitions")
+    __slots__ = (
+        "topic_name",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -245,7 +270,11 @@ class ResponseTopicData(Message):
 
 
 class Listener(Message):
-    __slots__ = ("name", "host", "port")
+    __slots__ = (
+        "name",
+        "host",
+        "port",
+    )
 
     def __init__(
         self,
@@ -259,7 +288,10 @@ class Listener(Message):
 
 
 class Node(Message):
-    __slots__ = ("node_id", "listeners")
+    __slots__ = (
+        "node_id",
+        "listeners",
+    )
 
     def __init__(
         self,
@@ -271,7 +303,12 @@ class Node(Message):
 
 
 class DescribeQuorumResponse(Message):
-    __slots__ = ("error_code", "error_message", "topics", "nodes")
+    __slots__ = (
+        "error_code",
+        "error_message",
+        "topics",
+        "nodes",
+    )
     API_KEY: ClassVar[int] = 55
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 2

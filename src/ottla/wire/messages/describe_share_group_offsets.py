@@ -31,7 +31,10 @@ _p_iqiqh = Struct(">iqiqh").pack
 
 
 class DescribeShareGroupOffsetsRequestTopic(Message):
-    __slots__ = ("topic_name", "partitions")
+    __slots__ = (
+        "topic_name",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -43,7 +46,10 @@ class DescribeShareGroupOffsetsRequestTopic(Message):
 
 
 class DescribeShareGroupOffsetsRequestGroup(Message):
-    __slots__ = ("group_id", "topics")
+    __slots__ = (
+        "group_id",
+        "topics",
+    )
 
     def __init__(
         self,
@@ -55,7 +61,9 @@ class DescribeShareGroupOffsetsRequestGroup(Message):
 
 
 class DescribeShareGroupOffsetsRequest(Message):
-    __slots__ = ("groups",)
+    __slots__ = (
+        "groups",
+    )
     API_KEY: ClassVar[int] = 90
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1
@@ -223,7 +231,14 @@ DescribeShareGroupOffsetsRequest.WRITERS = {
 
 
 class DescribeShareGroupOffsetsResponsePartition(Message):
-    __slots__ = ("partition_index", "start_offset", "leader_epoch", "lag", "error_code", "error_message")
+    __slots__ = (
+        "partition_index",
+        "start_offset",
+        "leader_epoch",
+        "lag",
+        "error_code",
+        "error_message",
+    )
 
     def __init__(
         self,
@@ -243,7 +258,11 @@ class DescribeShareGroupOffsetsResponsePartition(Message):
 
 
 class DescribeShareGroupOffsetsResponseTopic(Message):
-    __slots__ = ("topic_name", "topic_id", "partitions")
+    __slots__ = (
+        "topic_name",
+        "topic_id",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -257,7 +276,12 @@ class DescribeShareGroupOffsetsResponseTopic(Message):
 
 
 class DescribeShareGroupOffsetsResponseGroup(Message):
-    __slots__ = ("group_id", "topics", "error_code", "error_message")
+    __slots__ = (
+        "group_id",
+        "topics",
+        "error_code",
+        "error_message",
+    )
 
     def __init__(
         self,
@@ -273,7 +297,10 @@ class DescribeShareGroupOffsetsResponseGroup(Message):
 
 
 class DescribeShareGroupOffsetsResponse(Message):
-    __slots__ = ("throttle_time_ms", "groups")
+    __slots__ = (
+        "throttle_time_ms",
+        "groups",
+    )
     API_KEY: ClassVar[int] = 90
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1

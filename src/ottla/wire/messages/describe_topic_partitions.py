@@ -32,7 +32,9 @@ _p_ix = Struct(">ix").pack
 
 
 class TopicRequest(Message):
-    __slots__ = ("name",)
+    __slots__ = (
+        "name",
+    )
 
     def __init__(
         self,
@@ -42,7 +44,10 @@ class TopicRequest(Message):
 
 
 class Cursor(Message):
-    __slots__ = ("topic_name", "partition_index")
+    __slots__ = (
+        "topic_name",
+        "partition_index",
+    )
 
     def __init__(
         self,
@@ -54,7 +59,11 @@ class Cursor(Message):
 
 
 class DescribeTopicPartitionsRequest(Message):
-    __slots__ = ("topics", "response_partition_limit", "cursor")
+    __slots__ = (
+        "topics",
+        "response_partition_limit",
+        "cursor",
+    )
     API_KEY: ClassVar[int] = 75
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
@@ -191,7 +200,17 @@ DescribeTopicPartitionsRequest.WRITERS = {
 
 
 class DescribeTopicPartitionsResponsePartition(Message):
-    __slots__ = ("error_code", "partition_index", "leader_id", "leader_epoch", "replica_nodes", "isr_nodes", "eligible_leader_replicas", "last_known_elr", "offline_replicas")
+    __slots__ = (
+        "error_code",
+        "partition_index",
+        "leader_id",
+        "leader_epoch",
+        "replica_nodes",
+        "isr_nodes",
+        "eligible_leader_replicas",
+        "last_known_elr",
+        "offline_replicas",
+    )
 
     def __init__(
         self,
@@ -217,7 +236,14 @@ class DescribeTopicPartitionsResponsePartition(Message):
 
 
 class DescribeTopicPartitionsResponseTopic(Message):
-    __slots__ = ("error_code", "name", "topic_id", "is_internal", "partitions", "topic_authorized_operations")
+    __slots__ = (
+        "error_code",
+        "name",
+        "topic_id",
+        "is_internal",
+        "partitions",
+        "topic_authorized_operations",
+    )
 
     def __init__(
         self,
@@ -237,7 +263,11 @@ class DescribeTopicPartitionsResponseTopic(Message):
 
 
 class DescribeTopicPartitionsResponse(Message):
-    __slots__ = ("throttle_time_ms", "topics", "next_cursor")
+    __slots__ = (
+        "throttle_time_ms",
+        "topics",
+        "next_cursor",
+    )
     API_KEY: ClassVar[int] = 75
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0

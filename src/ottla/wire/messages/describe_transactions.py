@@ -28,7 +28,9 @@ _p_iqqh = Struct(">iqqh").pack
 
 
 class DescribeTransactionsRequest(Message):
-    __slots__ = ("transactional_ids",)
+    __slots__ = (
+        "transactional_ids",
+    )
     API_KEY: ClassVar[int] = 65
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
@@ -81,7 +83,10 @@ DescribeTransactionsRequest.WRITERS = {
 
 
 class TopicData(Message):
-    __slots__ = ("topic", "partitions")
+    __slots__ = (
+        "topic",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -93,7 +98,16 @@ class TopicData(Message):
 
 
 class TransactionState(Message):
-    __slots__ = ("error_code", "transactional_id", "transaction_state", "transaction_timeout_ms", "transaction_start_time_ms", "producer_id", "producer_epoch", "topics")
+    __slots__ = (
+        "error_code",
+        "transactional_id",
+        "transaction_state",
+        "transaction_timeout_ms",
+        "transaction_start_time_ms",
+        "producer_id",
+        "producer_epoch",
+        "topics",
+    )
 
     def __init__(
         self,
@@ -117,7 +131,10 @@ class TransactionState(Message):
 
 
 class DescribeTransactionsResponse(Message):
-    __slots__ = ("throttle_time_ms", "transaction_states")
+    __slots__ = (
+        "throttle_time_ms",
+        "transaction_states",
+    )
     API_KEY: ClassVar[int] = 65
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0

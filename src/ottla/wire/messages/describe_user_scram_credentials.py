@@ -26,7 +26,9 @@ _p_ih = Struct(">ih").pack
 
 
 class UserName(Message):
-    __slots__ = ("name",)
+    __slots__ = (
+        "name",
+    )
 
     def __init__(
         self,
@@ -36,7 +38,9 @@ class UserName(Message):
 
 
 class DescribeUserScramCredentialsRequest(Message):
-    __slots__ = ("users",)
+    __slots__ = (
+        "users",
+    )
     API_KEY: ClassVar[int] = 50
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
@@ -129,7 +133,10 @@ DescribeUserScramCredentialsRequest.WRITERS = {
 
 
 class CredentialInfo(Message):
-    __slots__ = ("mechanism", "iterations")
+    __slots__ = (
+        "mechanism",
+        "iterations",
+    )
 
     def __init__(
         self,
@@ -141,7 +148,12 @@ class CredentialInfo(Message):
 
 
 class DescribeUserScramCredentialsResult(Message):
-    __slots__ = ("user", "error_code", "error_message", "credential_infos")
+    __slots__ = (
+        "user",
+        "error_code",
+        "error_message",
+        "credential_infos",
+    )
 
     def __init__(
         self,
@@ -157,7 +169,12 @@ class DescribeUserScramCredentialsResult(Message):
 
 
 class DescribeUserScramCredentialsResponse(Message):
-    __slots__ = ("throttle_time_ms", "error_code", "error_message", "results")
+    __slots__ = (
+        "throttle_time_ms",
+        "error_code",
+        "error_message",
+        "results",
+    )
     API_KEY: ClassVar[int] = 50
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0

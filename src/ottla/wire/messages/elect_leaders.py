@@ -38,7 +38,10 @@ _p_ix = Struct(">ix").pack
 
 
 class TopicPartitions(Message):
-    __slots__ = ("topic", "partitions")
+    __slots__ = (
+        "topic",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -50,7 +53,11 @@ class TopicPartitions(Message):
 
 
 class ElectLeadersRequest(Message):
-    __slots__ = ("election_type", "topic_partitions", "timeout_ms")
+    __slots__ = (
+        "election_type",
+        "topic_partitions",
+        "timeout_ms",
+    )
     API_KEY: ClassVar[int] = 43
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 2
@@ -273,7 +280,11 @@ ElectLeadersRequest.WRITERS = {
 
 
 class PartitionResult(Message):
-    __slots__ = ("partition_id", "error_code", "error_message")
+    __slots__ = (
+        "partition_id",
+        "error_code",
+        "error_message",
+    )
 
     def __init__(
         self,
@@ -287,7 +298,10 @@ class PartitionResult(Message):
 
 
 class ReplicaElectionResult(Message):
-    __slots__ = ("topic", "partition_result")
+    __slots__ = (
+        "topic",
+        "partition_result",
+    )
 
     def __init__(
         self,
@@ -299,7 +313,11 @@ class ReplicaElectionResult(Message):
 
 
 class ElectLeadersResponse(Message):
-    __slots__ = ("throttle_time_ms", "error_code", "replica_election_results")
+    __slots__ = (
+        "throttle_time_ms",
+        "error_code",
+        "replica_election_results",
+    )
     API_KEY: ClassVar[int] = 43
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 2

@@ -43,7 +43,10 @@ _p_iiii = Struct(">iiii").pack
 
 
 class ReplicaInfo(Message):
-    __slots__ = ("candidate_id", "candidate_directory_id")
+    __slots__ = (
+        "candidate_id",
+        "candidate_directory_id",
+    )
 
     def __init__(
         self,
@@ -55,7 +58,13 @@ class ReplicaInfo(Message):
 
 
 class RequestPartitionData(Message):
-    __slots__ = ("partition_index", "leader_id", "leader_epoch", "preferred_successors", "preferred_candidates")
+    __slots__ = (
+        "partition_index",
+        "leader_id",
+        "leader_epoch",
+        "preferred_successors",
+        "preferred_candidates",
+    )
 
     def __init__(
         self,
@@ -73,7 +82,10 @@ class RequestPartitionData(Message):
 
 
 class RequestTopicData(Message):
-    __slots__ = ("topic_name", "partitions")
+    __slots__ = (
+        "topic_name",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -85,7 +97,11 @@ class RequestTopicData(Message):
 
 
 class LeaderEndpoint(Message):
-    __slots__ = ("name", "host", "port")
+    __slots__ = (
+        "name",
+        "host",
+        "port",
+    )
 
     def __init__(
         self,
@@ -99,7 +115,11 @@ class LeaderEndpoint(Message):
 
 
 class EndQuorumEpochRequest(Message):
-    __slots__ = ("cluster_id", "topics", "leader_endpoints")
+    __slots__ = (
+        "cluster_id",
+        "topics",
+        "leader_endpoints",
+    )
     API_KEY: ClassVar[int] = 54
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1
@@ -465,7 +485,12 @@ EndQuorumEpochRequest.WRITERS = {
 
 
 class ResponsePartitionData(Message):
-    __slots__ = ("partition_index", "error_code", "leader_id", "leader_epoch")
+    __slots__ = (
+        "partition_index",
+        "error_code",
+        "leader_id",
+        "leader_epoch",
+    )
 
     def __init__(
         self,
@@ -481,7 +506,10 @@ class ResponsePartitionData(Message):
 
 
 class ResponseTopicData(Message):
-    __slots__ = ("topic_name", "partitions")
+    __slots__ = (
+        "topic_name",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -493,7 +521,11 @@ class ResponseTopicData(Message):
 
 
 class NodeEndpoint(Message):
-    __slots__ = ("node_id", "host", "port")
+    __slots__ = (
+        "node_id",
+        "host",
+        "port",
+    )
 
     def __init__(
         self,
@@ -507,7 +539,11 @@ class NodeEndpoint(Message):
 
 
 class EndQuorumEpochResponse(Message):
-    __slots__ = ("error_code", "topics", "node_endpoints")
+    __slots__ = (
+        "error_code",
+        "topics",
+        "node_endpoints",
+    )
     API_KEY: ClassVar[int] = 54
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1

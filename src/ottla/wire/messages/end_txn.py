@@ -31,7 +31,12 @@ _p_qhtx = Struct(">qh?x").pack
 
 
 class EndTxnRequest(Message):
-    __slots__ = ("transactional_id", "producer_id", "producer_epoch", "committed")
+    __slots__ = (
+        "transactional_id",
+        "producer_id",
+        "producer_epoch",
+        "committed",
+    )
     API_KEY: ClassVar[int] = 26
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 5
@@ -123,7 +128,12 @@ EndTxnRequest.WRITERS = {
 
 
 class EndTxnResponse(Message):
-    __slots__ = ("throttle_time_ms", "error_code", "producer_id", "producer_epoch")
+    __slots__ = (
+        "throttle_time_ms",
+        "error_code",
+        "producer_id",
+        "producer_epoch",
+    )
     API_KEY: ClassVar[int] = 26
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 5

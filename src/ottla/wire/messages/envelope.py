@@ -21,7 +21,11 @@ _p_hx = Struct(">hx").pack
 
 
 class EnvelopeRequest(Message):
-    __slots__ = ("request_data", "request_principal", "client_host_address")
+    __slots__ = (
+        "request_data",
+        "request_principal",
+        "client_host_address",
+    )
     API_KEY: ClassVar[int] = 58
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
@@ -118,7 +122,10 @@ EnvelopeRequest.WRITERS = {
 
 
 class EnvelopeResponse(Message):
-    __slots__ = ("response_data", "error_code")
+    __slots__ = (
+        "response_data",
+        "error_code",
+    )
     API_KEY: ClassVar[int] = 58
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0

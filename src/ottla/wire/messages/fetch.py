@@ -76,7 +76,10 @@ _p_qqx = Struct(">qqx").pack
 
 
 class ReplicaState(Message):
-    __slots__ = ("replica_id", "replica_epoch")
+    __slots__ = (
+        "replica_id",
+        "replica_epoch",
+    )
 
     def __init__(
         self,
@@ -88,7 +91,16 @@ class ReplicaState(Message):
 
 
 class FetchPartition(Message):
-    __slots__ = ("partition", "current_leader_epoch", "fetch_offset", "last_fetched_epoch", "log_start_offset", "partition_max_bytes", "replica_directory_id", "high_watermark")
+    __slots__ = (
+        "partition",
+        "current_leader_epoch",
+        "fetch_offset",
+        "last_fetched_epoch",
+        "log_start_offset",
+        "partition_max_bytes",
+        "replica_directory_id",
+        "high_watermark",
+    )
 
     def __init__(
         self,
@@ -112,7 +124,11 @@ class FetchPartition(Message):
 
 
 class FetchTopic(Message):
-    __slots__ = ("topic", "topic_id", "partitions")
+    __slots__ = (
+        "topic",
+        "topic_id",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -126,7 +142,11 @@ class FetchTopic(Message):
 
 
 class ForgottenTopic(Message):
-    __slots__ = ("topic", "topic_id", "partitions")
+    __slots__ = (
+        "topic",
+        "topic_id",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -143,7 +163,20 @@ REPLICA_STATE_DEFAULT = fixed(ReplicaState)
 
 
 class FetchRequest(Message):
-    __slots__ = ("cluster_id", "replica_id", "replica_state", "max_wait_ms", "min_bytes", "max_bytes", "isolation_level", "session_id", "session_epoch", "topics", "forgotten_topics_data", "rack_id")
+    __slots__ = (
+        "cluster_id",
+        "replica_id",
+        "replica_state",
+        "max_wait_ms",
+        "min_bytes",
+        "max_bytes",
+        "isolation_level",
+        "session_id",
+        "session_epoch",
+        "topics",
+        "forgotten_topics_data",
+        "rack_id",
+    )
     API_KEY: ClassVar[int] = 1
     MIN_VERSION: ClassVar[int] = 4
     MAX_VERSION: ClassVar[int] = 18
@@ -1681,7 +1714,10 @@ FetchRequest.WRITERS = {
 
 
 class EpochEndOffset(Message):
-    __slots__ = ("epoch", "end_offset")
+    __slots__ = (
+        "epoch",
+        "end_offset",
+    )
 
     def __init__(
         self,
@@ -1693,7 +1729,10 @@ class EpochEndOffset(Message):
 
 
 class LeaderIdAndEpoch(Message):
-    __slots__ = ("leader_id", "leader_epoch")
+    __slots__ = (
+        "leader_id",
+        "leader_epoch",
+    )
 
     def __init__(
         self,
@@ -1705,7 +1744,10 @@ class LeaderIdAndEpoch(Message):
 
 
 class SnapshotId(Message):
-    __slots__ = ("end_offset", "epoch")
+    __slots__ = (
+        "end_offset",
+        "epoch",
+    )
 
     def __init__(
         self,
@@ -1717,7 +1759,10 @@ class SnapshotId(Message):
 
 
 class AbortedTransaction(Message):
-    __slots__ = ("producer_id", "first_offset")
+    __slots__ = (
+        "producer_id",
+        "first_offset",
+    )
 
     def __init__(
         self,
@@ -1738,7 +1783,19 @@ SNAPSHOT_ID_DEFAULT = fixed(SnapshotId)
 
 
 class PartitionData(Message):
-    __slots__ = ("partition_index", "error_code", "high_watermark", "last_stable_offset", "log_start_offset", "diverging_epoch", "current_leader", "snapshot_id", "aborted_transactions", "preferred_read_replica", "records")
+    __slots__ = (
+        "partition_index",
+        "error_code",
+        "high_watermark",
+        "last_stable_offset",
+        "log_start_offset",
+        "diverging_epoch",
+        "current_leader",
+        "snapshot_id",
+        "aborted_transactions",
+        "preferred_read_replica",
+        "records",
+    )
 
     def __init__(
         self,
@@ -1768,7 +1825,11 @@ class PartitionData(Message):
 
 
 class FetchableTopicResponse(Message):
-    __slots__ = ("topic", "topic_id", "partitions")
+    __slots__ = (
+        "topic",
+        "topic_id",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -1782,7 +1843,12 @@ class FetchableTopicResponse(Message):
 
 
 class NodeEndpoint(Message):
-    __slots__ = ("node_id", "host", "port", "rack")
+    __slots__ = (
+        "node_id",
+        "host",
+        "port",
+        "rack",
+    )
 
     def __init__(
         self,
@@ -1798,7 +1864,13 @@ class NodeEndpoint(Message):
 
 
 class FetchResponse(Message):
-    __slots__ = ("throttle_time_ms", "error_code", "session_id", "responses", "node_endpoints")
+    __slots__ = (
+        "throttle_time_ms",
+        "error_code",
+        "session_id",
+        "responses",
+        "node_endpoints",
+    )
     API_KEY: ClassVar[int] = 1
     MIN_VERSION: ClassVar[int] = 4
     MAX_VERSION: ClassVar[int] = 18

@@ -46,7 +46,10 @@ _p_qx = Struct(">qx").pack
 
 
 class SnapshotId(Message):
-    __slots__ = ("end_offset", "epoch")
+    __slots__ = (
+        "end_offset",
+        "epoch",
+    )
 
     def __init__(
         self,
@@ -58,7 +61,13 @@ class SnapshotId(Message):
 
 
 class RequestPartitionSnapshot(Message):
-    __slots__ = ("partition", "current_leader_epoch", "snapshot_id", "position", "replica_directory_id")
+    __slots__ = (
+        "partition",
+        "current_leader_epoch",
+        "snapshot_id",
+        "position",
+        "replica_directory_id",
+    )
 
     def __init__(
         self,
@@ -76,7 +85,10 @@ class RequestPartitionSnapshot(Message):
 
 
 class RequestTopicSnapshot(Message):
-    __slots__ = ("name", "partitions")
+    __slots__ = (
+        "name",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -88,7 +100,12 @@ class RequestTopicSnapshot(Message):
 
 
 class FetchSnapshotRequest(Message):
-    __slots__ = ("cluster_id", "replica_id", "max_bytes", "topics")
+    __slots__ = (
+        "cluster_id",
+        "replica_id",
+        "max_bytes",
+        "topics",
+    )
     API_KEY: ClassVar[int] = 59
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1
@@ -488,7 +505,10 @@ FetchSnapshotRequest.WRITERS = {
 
 
 class LeaderIdAndEpoch(Message):
-    __slots__ = ("leader_id", "leader_epoch")
+    __slots__ = (
+        "leader_id",
+        "leader_epoch",
+    )
 
     def __init__(
         self,
@@ -503,7 +523,15 @@ LEADER_ID_AND_EPOCH_DEFAULT = fixed(LeaderIdAndEpoch)
 
 
 class ResponsePartitionSnapshot(Message):
-    __slots__ = ("index", "error_code", "snapshot_id", "current_leader", "size", "position", "unaligned_records")
+    __slots__ = (
+        "index",
+        "error_code",
+        "snapshot_id",
+        "current_leader",
+        "size",
+        "position",
+        "unaligned_records",
+    )
 
     def __init__(
         self,
@@ -525,7 +553,10 @@ class ResponsePartitionSnapshot(Message):
 
 
 class ResponseTopicSnapshot(Message):
-    __slots__ = ("name", "partitions")
+    __slots__ = (
+        "name",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -537,7 +568,11 @@ class ResponseTopicSnapshot(Message):
 
 
 class NodeEndpoint(Message):
-    __slots__ = ("node_id", "host", "port")
+    __slots__ = (
+        "node_id",
+        "host",
+        "port",
+    )
 
     def __init__(
         self,
@@ -551,7 +586,12 @@ class NodeEndpoint(Message):
 
 
 class FetchSnapshotResponse(Message):
-    __slots__ = ("throttle_time_ms", "error_code", "topics", "node_endpoints")
+    __slots__ = (
+        "throttle_time_ms",
+        "error_code",
+        "topics",
+        "node_endpoints",
+    )
     API_KEY: ClassVar[int] = 59
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1

@@ -39,7 +39,11 @@ _p_ix = Struct(">ix").pack
 
 
 class FindCoordinatorRequest(Message):
-    __slots__ = ("key", "key_type", "coordinator_keys")
+    __slots__ = (
+        "key",
+        "key_type",
+        "coordinator_keys",
+    )
     API_KEY: ClassVar[int] = 10
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 6
@@ -188,7 +192,14 @@ FindCoordinatorRequest.WRITERS = {
 
 
 class Coordinator(Message):
-    __slots__ = ("key", "node_id", "host", "port", "error_code", "error_message")
+    __slots__ = (
+        "key",
+        "node_id",
+        "host",
+        "port",
+        "error_code",
+        "error_message",
+    )
 
     def __init__(
         self,
@@ -208,7 +219,15 @@ class Coordinator(Message):
 
 
 class FindCoordinatorResponse(Message):
-    __slots__ = ("throttle_time_ms", "error_code", "error_message", "node_id", "host", "port", "coordinators")
+    __slots__ = (
+        "throttle_time_ms",
+        "error_code",
+        "error_message",
+        "node_id",
+        "host",
+        "port",
+        "coordinators",
+    )
     API_KEY: ClassVar[int] = 10
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 6

@@ -29,7 +29,9 @@ _p_iit = Struct(">ii?").pack
 
 
 class GetTelemetrySubscriptionsRequest(Message):
-    __slots__ = ("client_instance_id",)
+    __slots__ = (
+        "client_instance_id",
+    )
     API_KEY: ClassVar[int] = 71
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
@@ -64,7 +66,17 @@ GetTelemetrySubscriptionsRequest.WRITERS = {
 
 
 class GetTelemetrySubscriptionsResponse(Message):
-    __slots__ = ("throttle_time_ms", "error_code", "client_instance_id", "subscription_id", "accepted_compression_types", "push_interval_ms", "telemetry_max_bytes", "delta_temporality", "requested_metrics")
+    __slots__ = (
+        "throttle_time_ms",
+        "error_code",
+        "client_instance_id",
+        "subscription_id",
+        "accepted_compression_types",
+        "push_interval_ms",
+        "telemetry_max_bytes",
+        "delta_temporality",
+        "requested_metrics",
+    )
     API_KEY: ClassVar[int] = 71
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0

@@ -27,7 +27,12 @@ _p_ihx = Struct(">ihx").pack
 
 
 class HeartbeatRequest(Message):
-    __slots__ = ("group_id", "generation_id", "member_id", "group_instance_id")
+    __slots__ = (
+        "group_id",
+        "generation_id",
+        "member_id",
+        "group_instance_id",
+    )
     API_KEY: ClassVar[int] = 12
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 4
@@ -218,7 +223,10 @@ HeartbeatRequest.WRITERS = {
 
 
 class HeartbeatResponse(Message):
-    __slots__ = ("throttle_time_ms", "error_code")
+    __slots__ = (
+        "throttle_time_ms",
+        "error_code",
+    )
     API_KEY: ClassVar[int] = 12
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 4

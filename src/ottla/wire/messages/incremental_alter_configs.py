@@ -38,7 +38,11 @@ _p_ii = Struct(">ii").pack
 
 
 class AlterableConfig(Message):
-    __slots__ = ("name", "config_operation", "value")
+    __slots__ = (
+        "name",
+        "config_operation",
+        "value",
+    )
 
     def __init__(
         self,
@@ -52,7 +56,11 @@ class AlterableConfig(Message):
 
 
 class AlterConfigsResource(Message):
-    __slots__ = ("resource_type", "resource_name", "configs")
+    __slots__ = (
+        "resource_type",
+        "resource_name",
+        "configs",
+    )
 
     def __init__(
         self,
@@ -66,7 +74,10 @@ class AlterConfigsResource(Message):
 
 
 class IncrementalAlterConfigsRequest(Message):
-    __slots__ = ("resources", "validate_only")
+    __slots__ = (
+        "resources",
+        "validate_only",
+    )
     API_KEY: ClassVar[int] = 44
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1
@@ -340,7 +351,12 @@ IncrementalAlterConfigsRequest.WRITERS = {
 
 
 class AlterConfigsResourceResponse(Message):
-    __slots__ = ("error_code", "error_message", "resource_type", "resource_name")
+    __slots__ = (
+        "error_code",
+        "error_message",
+        "resource_type",
+        "resource_name",
+    )
 
     def __init__(
         self,
@@ -356,7 +372,10 @@ class AlterConfigsResourceResponse(Message):
 
 
 class IncrementalAlterConfigsResponse(Message):
-    __slots__ = ("throttle_time_ms", "responses")
+    __slots__ = (
+        "throttle_time_ms",
+        "responses",
+    )
     API_KEY: ClassVar[int] = 44
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1

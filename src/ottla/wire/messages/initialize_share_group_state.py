@@ -27,7 +27,11 @@ _p_iiqx = Struct(">iiqx").pack
 
 
 class PartitionData(Message):
-    __slots__ = ("partition", "state_epoch", "start_offset")
+    __slots__ = (
+        "partition",
+        "state_epoch",
+        "start_offset",
+    )
 
     def __init__(
         self,
@@ -41,7 +45,10 @@ class PartitionData(Message):
 
 
 class InitializeStateData(Message):
-    __slots__ = ("topic_id", "partitions")
+    __slots__ = (
+        "topic_id",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -53,7 +60,10 @@ class InitializeStateData(Message):
 
 
 class InitializeShareGroupStateRequest(Message):
-    __slots__ = ("group_id", "topics")
+    __slots__ = (
+        "group_id",
+        "topics",
+    )
     API_KEY: ClassVar[int] = 83
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
@@ -181,7 +191,11 @@ InitializeShareGroupStateRequest.WRITERS = {
 
 
 class PartitionResult(Message):
-    __slots__ = ("partition", "error_code", "error_message")
+    __slots__ = (
+        "partition",
+        "error_code",
+        "error_message",
+    )
 
     def __init__(
         self,
@@ -195,7 +209,10 @@ class PartitionResult(Message):
 
 
 class InitializeStateResult(Message):
-    __slots__ = ("topic_id", "partitions")
+    __slots__ = (
+        "topic_id",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -207,7 +224,9 @@ class InitializeStateResult(Message):
 
 
 class InitializeShareGroupStateResponse(Message):
-    __slots__ = ("results",)
+    __slots__ = (
+        "results",
+    )
     API_KEY: ClassVar[int] = 83
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0

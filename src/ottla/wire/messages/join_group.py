@@ -38,7 +38,10 @@ _p_iih = Struct(">iih").pack
 
 
 class JoinGroupRequestProtocol(Message):
-    __slots__ = ("name", "metadata")
+    __slots__ = (
+        "name",
+        "metadata",
+    )
 
     def __init__(
         self,
@@ -50,7 +53,16 @@ class JoinGroupRequestProtocol(Message):
 
 
 class JoinGroupRequest(Message):
-    __slots__ = ("group_id", "session_timeout_ms", "rebalance_timeout_ms", "member_id", "group_instance_id", "protocol_type", "protocols", "reason")
+    __slots__ = (
+        "group_id",
+        "session_timeout_ms",
+        "rebalance_timeout_ms",
+        "member_id",
+        "group_instance_id",
+        "protocol_type",
+        "protocols",
+        "reason",
+    )
     API_KEY: ClassVar[int] = 11
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 9
@@ -641,7 +653,11 @@ JoinGroupRequest.WRITERS = {
 
 
 class JoinGroupResponseMember(Message):
-    __slots__ = ("member_id", "group_instance_id", "metadata")
+    __slots__ = (
+        "member_id",
+        "group_instance_id",
+        "metadata",
+    )
 
     def __init__(
         self,
@@ -655,7 +671,17 @@ class JoinGroupResponseMember(Message):
 
 
 class JoinGroupResponse(Message):
-    __slots__ = ("throttle_time_ms", "error_code", "generation_id", "protocol_type", "protocol_name", "leader", "skip_assignment", "member_id", "members")
+    __slots__ = (
+        "throttle_time_ms",
+        "error_code",
+        "generation_id",
+        "protocol_type",
+        "protocol_name",
+        "leader",
+        "skip_assignment",
+        "member_id",
+        "members",
+    )
     API_KEY: ClassVar[int] = 11
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 9

@@ -31,7 +31,11 @@ _p_ihi = Struct(">ihi").pack
 
 
 class MemberIdentity(Message):
-    __slots__ = ("member_id", "group_instance_id", "reason")
+    __slots__ = (
+        "member_id",
+        "group_instance_id",
+        "reason",
+    )
 
     def __init__(
         self,
@@ -45,7 +49,11 @@ class MemberIdentity(Message):
 
 
 class LeaveGroupRequest(Message):
-    __slots__ = ("group_id", "member_id", "members")
+    __slots__ = (
+        "group_id",
+        "member_id",
+        "members",
+    )
     API_KEY: ClassVar[int] = 13
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 5
@@ -430,7 +438,11 @@ LeaveGroupRequest.WRITERS = {
 
 
 class MemberResponse(Message):
-    __slots__ = ("member_id", "group_instance_id", "error_code")
+    __slots__ = (
+        "member_id",
+        "group_instance_id",
+        "error_code",
+    )
 
     def __init__(
         self,
@@ -444,7 +456,11 @@ class MemberResponse(Message):
 
 
 class LeaveGroupResponse(Message):
-    __slots__ = ("throttle_time_ms", "error_code", "members")
+    __slots__ = (
+        "throttle_time_ms",
+        "error_code",
+        "members",
+    )
     API_KEY: ClassVar[int] = 13
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 5

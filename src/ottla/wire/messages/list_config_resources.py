@@ -24,7 +24,9 @@ _p_ih = Struct(">ih").pack
 
 
 class ListConfigResourcesRequest(Message):
-    __slots__ = ("resource_types",)
+    __slots__ = (
+        "resource_types",
+    )
     API_KEY: ClassVar[int] = 74
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1
@@ -94,7 +96,10 @@ ListConfigResourcesRequest.WRITERS = {
 
 
 class ConfigResource(Message):
-    __slots__ = ("resource_name", "resource_type")
+    __slots__ = (
+        "resource_name",
+        "resource_type",
+    )
 
     def __init__(
         self,
@@ -106,7 +111,11 @@ class ConfigResource(Message):
 
 
 class ListConfigResourcesResponse(Message):
-    __slots__ = ("throttle_time_ms", "error_code", "config_resources")
+    __slots__ = (
+        "throttle_time_ms",
+        "error_code",
+        "config_resources",
+    )
     API_KEY: ClassVar[int] = 74
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1

@@ -30,7 +30,10 @@ _p_ihi = Struct(">ihi").pack
 
 
 class ListGroupsRequest(Message):
-    __slots__ = ("states_filter", "types_filter")
+    __slots__ = (
+        "states_filter",
+        "types_filter",
+    )
     API_KEY: ClassVar[int] = 16
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 5
@@ -171,7 +174,12 @@ ListGroupsRequest.WRITERS = {
 
 
 class ListedGroup(Message):
-    __slots__ = ("group_id", "protocol_type", "group_state", "group_type")
+    __slots__ = (
+        "group_id",
+        "protocol_type",
+        "group_state",
+        "group_type",
+    )
 
     def __init__(
         self,
@@ -187,7 +195,11 @@ class ListedGroup(Message):
 
 
 class ListGroupsResponse(Message):
-    __slots__ = ("throttle_time_ms", "error_code", "groups")
+    __slots__ = (
+        "throttle_time_ms",
+        "error_code",
+        "groups",
+    )
     API_KEY: ClassVar[int] = 16
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 5

@@ -44,7 +44,11 @@ _p_ix = Struct(">ix").pack
 
 
 class ListOffsetsPartition(Message):
-    __slots__ = ("partition_index", "current_leader_epoch", "timestamp")
+    __slots__ = (
+        "partition_index",
+        "current_leader_epoch",
+        "timestamp",
+    )
 
     def __init__(
         self,
@@ -58,7 +62,10 @@ class ListOffsetsPartition(Message):
 
 
 class ListOffsetsTopic(Message):
-    __slots__ = ("name", "partitions")
+    __slots__ = (
+        "name",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -70,7 +77,12 @@ class ListOffsetsTopic(Message):
 
 
 class ListOffsetsRequest(Message):
-    __slots__ = ("replica_id", "isolation_level", "topics", "timeout_ms")
+    __slots__ = (
+        "replica_id",
+        "isolation_level",
+        "topics",
+        "timeout_ms",
+    )
     API_KEY: ClassVar[int] = 2
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 11
@@ -436,7 +448,13 @@ ListOffsetsRequest.WRITERS = {
 
 
 class ListOffsetsPartitionResponse(Message):
-    __slots__ = ("partition_index", "error_code", "timestamp", "offset", "leader_epoch")
+    __slots__ = (
+        "partition_index",
+        "error_code",
+        "timestamp",
+        "offset",
+        "leader_epoch",
+    )
 
     def __init__(
         self,
@@ -454,7 +472,10 @@ class ListOffsetsPartitionResponse(Message):
 
 
 class ListOffsetsTopicResponse(Message):
-    __slots__ = ("name", "partitions")
+    __slots__ = (
+        "name",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -466,7 +487,10 @@ class ListOffsetsTopicResponse(Message):
 
 
 class ListOffsetsResponse(Message):
-    __slots__ = ("throttle_time_ms", "topics")
+    __slots__ = (
+        "throttle_time_ms",
+        "topics",
+    )
     API_KEY: ClassVar[int] = 2
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 11

@@ -24,7 +24,10 @@ _p_ih = Struct(">ih").pack
 
 
 class ListPartitionReassignmentsTopics(Message):
-    __slots__ = ("name", "partition_indexes")
+    __slots__ = (
+        "name",
+        "partition_indexes",
+    )
 
     def __init__(
         self,
@@ -36,7 +39,10 @@ class ListPartitionReassignmentsTopics(Message):
 
 
 class ListPartitionReassignmentsRequest(Message):
-    __slots__ = ("timeout_ms", "topics")
+    __slots__ = (
+        "timeout_ms",
+        "topics",
+    )
     API_KEY: ClassVar[int] = 46
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
@@ -151,7 +157,12 @@ ListPartitionReassignmentsRequest.WRITERS = {
 
 
 class OngoingPartitionReassignment(Message):
-    __slots__ = ("partition_index", "replicas", "adding_replicas", "removing_replicas")
+    __slots__ = (
+        "partition_index",
+        "replicas",
+        "adding_replicas",
+        "removing_replicas",
+    )
 
     def __init__(
         self,
@@ -167,7 +178,10 @@ class OngoingPartitionReassignment(Message):
 
 
 class OngoingTopicReassignment(Message):
-    __slots__ = ("name", "partitions")
+    __slots__ = (
+        "name",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -179,7 +193,12 @@ class OngoingTopicReassignment(Message):
 
 
 class ListPartitionReassignmentsResponse(Message):
-    __slots__ = ("throttle_time_ms", "error_code", "error_message", "topics")
+    __slots__ = (
+        "throttle_time_ms",
+        "error_code",
+        "error_message",
+        "topics",
+    )
     API_KEY: ClassVar[int] = 46
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0

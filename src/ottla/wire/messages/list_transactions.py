@@ -27,7 +27,12 @@ _p_qx = Struct(">qx").pack
 
 
 class ListTransactionsRequest(Message):
-    __slots__ = ("state_filters", "producer_id_filters", "duration_filter", "transactional_id_pattern")
+    __slots__ = (
+        "state_filters",
+        "producer_id_filters",
+        "duration_filter",
+        "transactional_id_pattern",
+    )
     API_KEY: ClassVar[int] = 66
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 2
@@ -235,7 +240,11 @@ ListTransactionsRequest.WRITERS = {
 
 
 class TransactionState(Message):
-    __slots__ = ("transactional_id", "producer_id", "transaction_state")
+    __slots__ = (
+        "transactional_id",
+        "producer_id",
+        "transaction_state",
+    )
 
     def __init__(
         self,
@@ -249,7 +258,12 @@ class TransactionState(Message):
 
 
 class ListTransactionsResponse(Message):
-    __slots__ = ("throttle_time_ms", "error_code", "unknown_state_filters", "transaction_states")
+    __slots__ = (
+        "throttle_time_ms",
+        "error_code",
+        "unknown_state_filters",
+        "transaction_states",
+    )
     API_KEY: ClassVar[int] = 66
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 2

@@ -55,7 +55,10 @@ _p_ix = Struct(">ix").pack
 
 
 class MetadataRequestTopic(Message):
-    __slots__ = ("topic_id", "name")
+    __slots__ = (
+        "topic_id",
+        "name",
+    )
 
     def __init__(
         self,
@@ -67,7 +70,12 @@ class MetadataRequestTopic(Message):
 
 
 class MetadataRequest(Message):
-    __slots__ = ("topics", "allow_auto_topic_creation", "include_cluster_authorized_operations", "include_topic_authorized_operations")
+    __slots__ = (
+        "topics",
+        "allow_auto_topic_creation",
+        "include_cluster_authorized_operations",
+        "include_topic_authorized_operations",
+    )
     API_KEY: ClassVar[int] = 3
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 13
@@ -475,7 +483,12 @@ MetadataRequest.WRITERS = {
 
 
 class MetadataResponseBroker(Message):
-    __slots__ = ("node_id", "host", "port", "rack")
+    __slots__ = (
+        "node_id",
+        "host",
+        "port",
+        "rack",
+    )
 
     def __init__(
         self,
@@ -491,7 +504,15 @@ class MetadataResponseBroker(Message):
 
 
 class MetadataResponsePartition(Message):
-    __slots__ = ("error_code", "partition_index", "leader_id", "leader_epoch", "replica_nodes", "isr_nodes", "offline_replicas")
+    __slots__ = (
+        "error_code",
+        "partition_index",
+        "leader_id",
+        "leader_epoch",
+        "replica_nodes",
+        "isr_nodes",
+        "offline_replicas",
+    )
 
     def __init__(
         self,
@@ -513,7 +534,14 @@ class MetadataResponsePartition(Message):
 
 
 class MetadataResponseTopic(Message):
-    __slots__ = ("error_code", "name", "topic_id", "is_internal", "partitions", "topic_authorized_operations")
+    __slots__ = (
+        "error_code",
+        "name",
+        "topic_id",
+        "is_internal",
+        "partitions",
+        "topic_authorized_operations",
+    )
 
     def __init__(
         self,
@@ -533,7 +561,15 @@ class MetadataResponseTopic(Message):
 
 
 class MetadataResponse(Message):
-    __slots__ = ("throttle_time_ms", "brokers", "cluster_id", "controller_id", "topics", "cluster_authorized_operations", "error_code")
+    __slots__ = (
+        "throttle_time_ms",
+        "brokers",
+        "cluster_id",
+        "controller_id",
+        "topics",
+        "cluster_authorized_operations",
+        "error_code",
+    )
     API_KEY: ClassVar[int] = 3
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 13

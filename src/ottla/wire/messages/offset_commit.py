@@ -42,7 +42,12 @@ _p_qi = Struct(">qi").pack
 
 
 class OffsetCommitRequestPartition(Message):
-    __slots__ = ("partition_index", "committed_offset", "committed_leader_epoch", "committed_metadata")
+    __slots__ = (
+        "partition_index",
+        "committed_offset",
+        "committed_leader_epoch",
+        "committed_metadata",
+    )
 
     def __init__(
         self,
@@ -58,7 +63,11 @@ class OffsetCommitRequestPartition(Message):
 
 
 class OffsetCommitRequestTopic(Message):
-    __slots__ = ("name", "topic_id", "partitions")
+    __slots__ = (
+        "name",
+        "topic_id",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -72,7 +81,14 @@ class OffsetCommitRequestTopic(Message):
 
 
 class OffsetCommitRequest(Message):
-    __slots__ = ("group_id", "generation_id_or_member_epoch", "member_id", "retention_time_ms", "group_instance_id", "topics")
+    __slots__ = (
+        "group_id",
+        "generation_id_or_member_epoch",
+        "member_id",
+        "retention_time_ms",
+        "group_instance_id",
+        "topics",
+    )
     API_KEY: ClassVar[int] = 8
     MIN_VERSION: ClassVar[int] = 2
     MAX_VERSION: ClassVar[int] = 10
@@ -790,7 +806,10 @@ OffsetCommitRequest.WRITERS = {
 
 
 class OffsetCommitResponsePartition(Message):
-    __slots__ = ("partition_index", "error_code")
+    __slots__ = (
+        "partition_index",
+        "error_code",
+    )
 
     def __init__(
         self,
@@ -802,7 +821,11 @@ class OffsetCommitResponsePartition(Message):
 
 
 class OffsetCommitResponseTopic(Message):
-    __slots__ = ("name", "topic_id", "partitions")
+    __slots__ = (
+        "name",
+        "topic_id",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -816,7 +839,10 @@ class OffsetCommitResponseTopic(Message):
 
 
 class OffsetCommitResponse(Message):
-    __slots__ = ("throttle_time_ms", "topics")
+    __slots__ = (
+        "throttle_time_ms",
+        "topics",
+    )
     API_KEY: ClassVar[int] = 8
     MIN_VERSION: ClassVar[int] = 2
     MAX_VERSION: ClassVar[int] = 10

@@ -25,7 +25,9 @@ _p_ih = Struct(">ih").pack
 
 
 class OffsetDeleteRequestPartition(Message):
-    __slots__ = ("partition_index",)
+    __slots__ = (
+        "partition_index",
+    )
 
     def __init__(
         self,
@@ -35,7 +37,10 @@ class OffsetDeleteRequestPartition(Message):
 
 
 class OffsetDeleteRequestTopic(Message):
-    __slots__ = ("name", "partitions")
+    __slots__ = (
+        "name",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -47,7 +52,10 @@ class OffsetDeleteRequestTopic(Message):
 
 
 class OffsetDeleteRequest(Message):
-    __slots__ = ("group_id", "topics")
+    __slots__ = (
+        "group_id",
+        "topics",
+    )
     API_KEY: ClassVar[int] = 47
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
@@ -156,7 +164,10 @@ OffsetDeleteRequest.WRITERS = {
 
 
 class OffsetDeleteResponsePartition(Message):
-    __slots__ = ("partition_index", "error_code")
+    __slots__ = (
+        "partition_index",
+        "error_code",
+    )
 
     def __init__(
         self,
@@ -168,7 +179,10 @@ class OffsetDeleteResponsePartition(Message):
 
 
 class OffsetDeleteResponseTopic(Message):
-    __slots__ = ("name", "partitions")
+    __slots__ = (
+        "name",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -180,7 +194,11 @@ class OffsetDeleteResponseTopic(Message):
 
 
 class OffsetDeleteResponse(Message):
-    __slots__ = ("error_code", "throttle_time_ms", "topics")
+    __slots__ = (
+        "error_code",
+        "throttle_time_ms",
+        "topics",
+    )
     API_KEY: ClassVar[int] = 47
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0

@@ -40,7 +40,11 @@ _p_iqih = Struct(">iqih").pack
 
 
 class OffsetFetchRequestTopics(Message):
-    __slots__ = ("name", "topic_id", "partition_indexes")
+    __slots__ = (
+        "name",
+        "topic_id",
+        "partition_indexes",
+    )
 
     def __init__(
         self,
@@ -54,7 +58,12 @@ class OffsetFetchRequestTopics(Message):
 
 
 class OffsetFetchRequestGroup(Message):
-    __slots__ = ("group_id", "member_id", "member_epoch", "topics")
+    __slots__ = (
+        "group_id",
+        "member_id",
+        "member_epoch",
+        "topics",
+    )
 
     def __init__(
         self,
@@ -70,7 +79,10 @@ class OffsetFetchRequestGroup(Message):
 
 
 class OffsetFetchRequestTopic(Message):
-    __slots__ = ("name", "partition_indexes")
+    __slots__ = (
+        "name",
+        "partition_indexes",
+    )
 
     def __init__(
         self,
@@ -82,7 +94,12 @@ class OffsetFetchRequestTopic(Message):
 
 
 class OffsetFetchRequest(Message):
-    __slots__ = ("group_id", "topics", "groups", "require_stable")
+    __slots__ = (
+        "group_id",
+        "topics",
+        "groups",
+        "require_stable",
+    )
     API_KEY: ClassVar[int] = 9
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 10
@@ -839,7 +856,13 @@ OffsetFetchRequest.WRITERS = {
 
 
 class OffsetFetchResponsePartitions(Message):
-    __slots__ = ("partition_index", "committed_offset", "committed_leader_epoch", "metadata", "error_code")
+    __slots__ = (
+        "partition_index",
+        "committed_offset",
+        "committed_leader_epoch",
+        "metadata",
+        "error_code",
+    )
 
     def __init__(
         self,
@@ -857,7 +880,11 @@ class OffsetFetchResponsePartitions(Message):
 
 
 class OffsetFetchResponseTopics(Message):
-    __slots__ = ("name", "topic_id", "partitions")
+    __slots__ = (
+        "name",
+        "topic_id",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -871,7 +898,11 @@ class OffsetFetchResponseTopics(Message):
 
 
 class OffsetFetchResponseGroup(Message):
-    __slots__ = ("group_id", "topics", "error_code")
+    __slots__ = (
+        "group_id",
+        "topics",
+        "error_code",
+    )
 
     def __init__(
         self,
@@ -885,7 +916,13 @@ class OffsetFetchResponseGroup(Message):
 
 
 class OffsetFetchResponsePartition(Message):
-    __slots__ = ("partition_index", "committed_offset", "committed_leader_epoch", "metadata", "error_code")
+    __slots__ = (
+        "partition_index",
+        "committed_offset",
+        "committed_leader_epoch",
+        "metadata",
+        "error_code",
+    )
 
     def __init__(
         self,
@@ -903,7 +940,10 @@ class OffsetFetchResponsePartition(Message):
 
 
 class OffsetFetchResponseTopic(Message):
-    __slots__ = ("name", "partitions")
+    __slots__ = (
+        "name",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -915,7 +955,12 @@ class OffsetFetchResponseTopic(Message):
 
 
 class OffsetFetchResponse(Message):
-    __slots__ = ("throttle_time_ms", "topics", "error_code", "groups")
+    __slots__ = (
+        "throttle_time_ms",
+        "topics",
+        "error_code",
+        "groups",
+    )
     API_KEY: ClassVar[int] = 9
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 10

@@ -35,7 +35,11 @@ _p_iiix = Struct(">iiix").pack
 
 
 class OffsetForLeaderPartition(Message):
-    __slots__ = ("partition", "current_leader_epoch", "leader_epoch")
+    __slots__ = (
+        "partition",
+        "current_leader_epoch",
+        "leader_epoch",
+    )
 
     def __init__(
         self,
@@ -49,7 +53,10 @@ class OffsetForLeaderPartition(Message):
 
 
 class OffsetForLeaderTopic(Message):
-    __slots__ = ("topic", "partitions")
+    __slots__ = (
+        "topic",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -61,7 +68,10 @@ class OffsetForLeaderTopic(Message):
 
 
 class OffsetForLeaderEpochRequest(Message):
-    __slots__ = ("replica_id", "topics")
+    __slots__ = (
+        "replica_id",
+        "topics",
+    )
     API_KEY: ClassVar[int] = 23
     MIN_VERSION: ClassVar[int] = 2
     MAX_VERSION: ClassVar[int] = 4
@@ -292,7 +302,12 @@ OffsetForLeaderEpochRequest.WRITERS = {
 
 
 class EpochEndOffset(Message):
-    __slots__ = ("error_code", "partition", "leader_epoch", "end_offset")
+    __slots__ = (
+        "error_code",
+        "partition",
+        "leader_epoch",
+        "end_offset",
+    )
 
     def __init__(
         self,
@@ -308,7 +323,10 @@ class EpochEndOffset(Message):
 
 
 class OffsetForLeaderTopicResult(Message):
-    __slots__ = ("topic", "partitions")
+    __slots__ = (
+        "topic",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -320,7 +338,10 @@ class OffsetForLeaderTopicResult(Message):
 
 
 class OffsetForLeaderEpochResponse(Message):
-    __slots__ = ("throttle_time_ms", "topics")
+    __slots__ = (
+        "throttle_time_ms",
+        "topics",
+    )
     API_KEY: ClassVar[int] = 23
     MIN_VERSION: ClassVar[int] = 2
     MAX_VERSION: ClassVar[int] = 4

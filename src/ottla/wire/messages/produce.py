@@ -51,7 +51,10 @@ _p_ix = Struct(">ix").pack
 
 
 class PartitionProduceData(Message):
-    __slots__ = ("index", "records")
+    __slots__ = (
+        "index",
+        "records",
+    )
 
     def __init__(
         self,
@@ -63,7 +66,11 @@ class PartitionProduceData(Message):
 
 
 class TopicProduceData(Message):
-    __slots__ = ("name", "topic_id", "partition_data")
+    __slots__ = (
+        "name",
+        "topic_id",
+        "partition_data",
+    )
 
     def __init__(
         self,
@@ -77,7 +84,12 @@ class TopicProduceData(Message):
 
 
 class ProduceRequest(Message):
-    __slots__ = ("transactional_id", "acks", "timeout_ms", "topic_data")
+    __slots__ = (
+        "transactional_id",
+        "acks",
+        "timeout_ms",
+        "topic_data",
+    )
     API_KEY: ClassVar[int] = 0
     MIN_VERSION: ClassVar[int] = 3
     MAX_VERSION: ClassVar[int] = 13
@@ -463,7 +475,10 @@ ProduceRequest.WRITERS = {
 
 
 class BatchIndexAndErrorMessage(Message):
-    __slots__ = ("batch_index", "batch_index_error_message")
+    __slots__ = (
+        "batch_index",
+        "batch_index_error_message",
+    )
 
     def __init__(
         self,
@@ -475,7 +490,10 @@ class BatchIndexAndErrorMessage(Message):
 
 
 class LeaderIdAndEpoch(Message):
-    __slots__ = ("leader_id", "leader_epoch")
+    __slots__ = (
+        "leader_id",
+        "leader_epoch",
+    )
 
     def __init__(
         self,
@@ -490,7 +508,16 @@ LEADER_ID_AND_EPOCH_DEFAULT = fixed(LeaderIdAndEpoch)
 
 
 class PartitionProduceResponse(Message):
-    __slots__ = ("index", "error_code", "base_offset", "log_append_time_ms", "log_start_offset", "record_errors", "error_message", "current_leader")
+    __slots__ = (
+        "index",
+        "error_code",
+        "base_offset",
+        "log_append_time_ms",
+        "log_start_offset",
+        "record_errors",
+        "error_message",
+        "current_leader",
+    )
 
     def __init__(
         self,
@@ -514,7 +541,11 @@ class PartitionProduceResponse(Message):
 
 
 class TopicProduceResponse(Message):
-    __slots__ = ("name", "topic_id", "partition_responses")
+    __slots__ = (
+        "name",
+        "topic_id",
+        "partition_responses",
+    )
 
     def __init__(
         self,
@@ -528,7 +559,12 @@ class TopicProduceResponse(Message):
 
 
 class NodeEndpoint(Message):
-    __slots__ = ("node_id", "host", "port", "rack")
+    __slots__ = (
+        "node_id",
+        "host",
+        "port",
+        "rack",
+    )
 
     def __init__(
         self,
@@ -544,7 +580,11 @@ class NodeEndpoint(Message):
 
 
 class ProduceResponse(Message):
-    __slots__ = ("responses", "throttle_time_ms", "node_endpoints")
+    __slots__ = (
+        "responses",
+        "throttle_time_ms",
+        "node_endpoints",
+    )
     API_KEY: ClassVar[int] = 0
     MIN_VERSION: ClassVar[int] = 3
     MAX_VERSION: ClassVar[int] = 13

@@ -24,7 +24,13 @@ _p_ihx = Struct(">ihx").pack
 
 
 class PushTelemetryRequest(Message):
-    __slots__ = ("client_instance_id", "subscription_id", "terminating", "compression_type", "metrics")
+    __slots__ = (
+        "client_instance_id",
+        "subscription_id",
+        "terminating",
+        "compression_type",
+        "metrics",
+    )
     API_KEY: ClassVar[int] = 72
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
@@ -86,7 +92,10 @@ PushTelemetryRequest.WRITERS = {
 
 
 class PushTelemetryResponse(Message):
-    __slots__ = ("throttle_time_ms", "error_code")
+    __slots__ = (
+        "throttle_time_ms",
+        "error_code",
+    )
     API_KEY: ClassVar[int] = 72
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0

@@ -31,7 +31,10 @@ _p_qqbhx = Struct(">qqbhx").pack
 
 
 class PartitionData(Message):
-    __slots__ = ("partition", "leader_epoch")
+    __slots__ = (
+        "partition",
+        "leader_epoch",
+    )
 
     def __init__(
         self,
@@ -43,7 +46,10 @@ class PartitionData(Message):
 
 
 class ReadStateData(Message):
-    __slots__ = ("topic_id", "partitions")
+    __slots__ = (
+        "topic_id",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -55,7 +61,10 @@ class ReadStateData(Message):
 
 
 class ReadShareGroupStateRequest(Message):
-    __slots__ = ("group_id", "topics")
+    __slots__ = (
+        "group_id",
+        "topics",
+    )
     API_KEY: ClassVar[int] = 84
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
@@ -183,7 +192,12 @@ ReadShareGroupStateRequest.WRITERS = {
 
 
 class StateBatch(Message):
-    __slots__ = ("first_offset", "last_offset", "delivery_state", "delivery_count")
+    __slots__ = (
+        "first_offset",
+        "last_offset",
+        "delivery_state",
+        "delivery_count",
+    )
 
     def __init__(
         self,
@@ -199,7 +213,14 @@ class StateBatch(Message):
 
 
 class PartitionResult(Message):
-    __slots__ = ("partition", "error_code", "error_message", "state_epoch", "start_offset", "state_batches")
+    __slots__ = (
+        "partition",
+        "error_code",
+        "error_message",
+        "state_epoch",
+        "start_offset",
+        "state_batches",
+    )
 
     def __init__(
         self,
@@ -219,7 +240,10 @@ class PartitionResult(Message):
 
 
 class ReadStateResult(Message):
-    __slots__ = ("topic_id", "partitions")
+    __slots__ = (
+        "topic_id",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -231,7 +255,9 @@ class ReadStateResult(Message):
 
 
 class ReadShareGroupStateResponse(Message):
-    __slots__ = ("results",)
+    __slots__ = (
+        "results",
+    )
     API_KEY: ClassVar[int] = 84
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0

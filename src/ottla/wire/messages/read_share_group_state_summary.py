@@ -31,7 +31,10 @@ _p_iix = Struct(">iix").pack
 
 
 class PartitionData(Message):
-    __slots__ = ("partition", "leader_epoch")
+    __slots__ = (
+        "partition",
+        "leader_epoch",
+    )
 
     def __init__(
         self,
@@ -43,7 +46,10 @@ class PartitionData(Message):
 
 
 class ReadStateSummaryData(Message):
-    __slots__ = ("topic_id", "partitions")
+    __slots__ = (
+        "topic_id",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -55,7 +61,10 @@ class ReadStateSummaryData(Message):
 
 
 class ReadShareGroupStateSummaryRequest(Message):
-    __slots__ = ("group_id", "topics")
+    __slots__ = (
+        "group_id",
+        "topics",
+    )
     API_KEY: ClassVar[int] = 87
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1
@@ -185,7 +194,15 @@ ReadShareGroupStateSummaryRequest.WRITERS = {
 
 
 class PartitionResult(Message):
-    __slots__ = ("partition", "error_code", "error_message", "state_epoch", "leader_epoch", "start_offset", "delivery_complete_count")
+    __slots__ = (
+        "partition",
+        "error_code",
+        "error_message",
+        "state_epoch",
+        "leader_epoch",
+        "start_offset",
+        "delivery_complete_count",
+    )
 
     def __init__(
         self,
@@ -207,7 +224,10 @@ class PartitionResult(Message):
 
 
 class ReadStateSummaryResult(Message):
-    __slots__ = ("topic_id", "partitions")
+    __slots__ = (
+        "topic_id",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -219,7 +239,9 @@ class ReadStateSummaryResult(Message):
 
 
 class ReadShareGroupStateSummaryResponse(Message):
-    __slots__ = ("results",)
+    __slots__ = (
+        "results",
+    )
     API_KEY: ClassVar[int] = 87
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1

@@ -23,7 +23,11 @@ _p_ih = Struct(">ih").pack
 
 
 class RemoveRaftVoterRequest(Message):
-    __slots__ = ("cluster_id", "voter_id", "voter_directory_id")
+    __slots__ = (
+        "cluster_id",
+        "voter_id",
+        "voter_directory_id",
+    )
     API_KEY: ClassVar[int] = 81
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
@@ -84,7 +88,11 @@ RemoveRaftVoterRequest.WRITERS = {
 
 
 class RemoveRaftVoterResponse(Message):
-    __slots__ = ("throttle_time_ms", "error_code", "error_message")
+    __slots__ = (
+        "throttle_time_ms",
+        "error_code",
+        "error_message",
+    )
     API_KEY: ClassVar[int] = 81
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0

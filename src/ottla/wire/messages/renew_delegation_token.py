@@ -29,7 +29,10 @@ _p_qx = Struct(">qx").pack
 
 
 class RenewDelegationTokenRequest(Message):
-    __slots__ = ("hmac", "renew_period_ms")
+    __slots__ = (
+        "hmac",
+        "renew_period_ms",
+    )
     API_KEY: ClassVar[int] = 39
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 2
@@ -109,7 +112,11 @@ RenewDelegationTokenRequest.WRITERS = {
 
 
 class RenewDelegationTokenResponse(Message):
-    __slots__ = ("error_code", "expiry_timestamp_ms", "throttle_time_ms")
+    __slots__ = (
+        "error_code",
+        "expiry_timestamp_ms",
+        "throttle_time_ms",
+    )
     API_KEY: ClassVar[int] = 39
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 2

@@ -29,7 +29,9 @@ _p_qx = Struct(">qx").pack
 
 
 class SaslAuthenticateRequest(Message):
-    __slots__ = ("auth_bytes",)
+    __slots__ = (
+        "auth_bytes",
+    )
     API_KEY: ClassVar[int] = 36
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 2
@@ -106,7 +108,12 @@ SaslAuthenticateRequest.WRITERS = {
 
 
 class SaslAuthenticateResponse(Message):
-    __slots__ = ("error_code", "error_message", "auth_bytes", "session_lifetime_ms")
+    __slots__ = (
+        "error_code",
+        "error_message",
+        "auth_bytes",
+        "session_lifetime_ms",
+    )
     API_KEY: ClassVar[int] = 36
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 2

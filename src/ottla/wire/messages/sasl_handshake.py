@@ -23,7 +23,9 @@ _p_hi = Struct(">hi").pack
 
 
 class SaslHandshakeRequest(Message):
-    __slots__ = ("mechanism",)
+    __slots__ = (
+        "mechanism",
+    )
     API_KEY: ClassVar[int] = 17
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1
@@ -67,7 +69,10 @@ SaslHandshakeRequest.WRITERS = {
 
 
 class SaslHandshakeResponse(Message):
-    __slots__ = ("error_code", "mechanisms")
+    __slots__ = (
+        "error_code",
+        "mechanisms",
+    )
     API_KEY: ClassVar[int] = 17
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1

@@ -33,7 +33,11 @@ _p_qq = Struct(">qq").pack
 
 
 class AcknowledgementBatch(Message):
-    __slots__ = ("first_offset", "last_offset", "acknowledge_types")
+    __slots__ = (
+        "first_offset",
+        "last_offset",
+        "acknowledge_types",
+    )
 
     def __init__(
         self,
@@ -47,7 +51,10 @@ class AcknowledgementBatch(Message):
 
 
 class AcknowledgePartition(Message):
-    __slots__ = ("partition_index", "acknowledgement_batches")
+    __slots__ = (
+        "partition_index",
+        "acknowledgement_batches",
+    )
 
     def __init__(
         self,
@@ -59,7 +66,10 @@ class AcknowledgePartition(Message):
 
 
 class AcknowledgeTopic(Message):
-    __slots__ = ("topic_id", "partitions")
+    __slots__ = (
+        "topic_id",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -71,7 +81,13 @@ class AcknowledgeTopic(Message):
 
 
 class ShareAcknowledgeRequest(Message):
-    __slots__ = ("group_id", "member_id", "share_session_epoch", "is_renew_ack", "topics")
+    __slots__ = (
+        "group_id",
+        "member_id",
+        "share_session_epoch",
+        "is_renew_ack",
+        "topics",
+    )
     API_KEY: ClassVar[int] = 79
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 2
@@ -373,7 +389,10 @@ ShareAcknowledgeRequest.WRITERS = {
 
 
 class LeaderIdAndEpoch(Message):
-    __slots__ = ("leader_id", "leader_epoch")
+    __slots__ = (
+        "leader_id",
+        "leader_epoch",
+    )
 
     def __init__(
         self,
@@ -385,7 +404,12 @@ class LeaderIdAndEpoch(Message):
 
 
 class PartitionData(Message):
-    __slots__ = ("partition_index", "error_code", "error_message", "current_leader")
+    __slots__ = (
+        "partition_index",
+        "error_code",
+        "error_message",
+        "current_leader",
+    )
 
     def __init__(
         self,
@@ -401,7 +425,10 @@ class PartitionData(Message):
 
 
 class ShareAcknowledgeTopicResponse(Message):
-    __slots__ = ("topic_id", "partitions")
+    __slots__ = (
+        "topic_id",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -413,7 +440,12 @@ class ShareAcknowledgeTopicResponse(Message):
 
 
 class NodeEndpoint(Message):
-    __slots__ = ("node_id", "host", "port", "rack")
+    __slots__ = (
+        "node_id",
+        "host",
+        "port",
+        "rack",
+    )
 
     def __init__(
         self,
@@ -429,7 +461,14 @@ class NodeEndpoint(Message):
 
 
 class ShareAcknowledgeResponse(Message):
-    __slots__ = ("throttle_time_ms", "error_code", "error_message", "acquisition_lock_timeout_ms", "responses", "node_endpoints")
+    __slots__ = (
+        "throttle_time_ms",
+        "error_code",
+        "error_message",
+        "acquisition_lock_timeout_ms",
+        "responses",
+        "node_endpoints",
+    )
     API_KEY: ClassVar[int] = 79
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 2

@@ -41,7 +41,11 @@ _p_qqhx = Struct(">qqhx").pack
 
 
 class AcknowledgementBatch(Message):
-    __slots__ = ("first_offset", "last_offset", "acknowledge_types")
+    __slots__ = (
+        "first_offset",
+        "last_offset",
+        "acknowledge_types",
+    )
 
     def __init__(
         self,
@@ -55,7 +59,10 @@ class AcknowledgementBatch(Message):
 
 
 class FetchPartition(Message):
-    __slots__ = ("partition_index", "acknowledgement_batches")
+    __slots__ = (
+        "partition_index",
+        "acknowledgement_batches",
+    )
 
     def __init__(
         self,
@@ -67,7 +74,10 @@ class FetchPartition(Message):
 
 
 class FetchTopic(Message):
-    __slots__ = ("topic_id", "partitions")
+    __slots__ = (
+        "topic_id",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -79,7 +89,10 @@ class FetchTopic(Message):
 
 
 class ForgottenTopic(Message):
-    __slots__ = ("topic_id", "partitions")
+    __slots__ = (
+        "topic_id",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -91,7 +104,20 @@ class ForgottenTopic(Message):
 
 
 class ShareFetchRequest(Message):
-    __slots__ = ("group_id", "member_id", "share_session_epoch", "max_wait_ms", "min_bytes", "max_bytes", "max_records", "batch_size", "share_acquire_mode", "is_renew_ack", "topics", "forgotten_topics_data")
+    __slots__ = (
+        "group_id",
+        "member_id",
+        "share_session_epoch",
+        "max_wait_ms",
+        "min_bytes",
+        "max_bytes",
+        "max_records",
+        "batch_size",
+        "share_acquire_mode",
+        "is_renew_ack",
+        "topics",
+        "forgotten_topics_data",
+    )
     API_KEY: ClassVar[int] = 78
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 2
@@ -487,7 +513,10 @@ ShareFetchRequest.WRITERS = {
 
 
 class LeaderIdAndEpoch(Message):
-    __slots__ = ("leader_id", "leader_epoch")
+    __slots__ = (
+        "leader_id",
+        "leader_epoch",
+    )
 
     def __init__(
         self,
@@ -499,7 +528,11 @@ class LeaderIdAndEpoch(Message):
 
 
 class AcquiredRecords(Message):
-    __slots__ = ("first_offset", "last_offset", "delivery_count")
+    __slots__ = (
+        "first_offset",
+        "last_offset",
+        "delivery_count",
+    )
 
     def __init__(
         self,
@@ -513,7 +546,16 @@ class AcquiredRecords(Message):
 
 
 class PartitionData(Message):
-    __slots__ = ("partition_index", "error_code", "error_message", "acknowledge_error_code", "acknowledge_error_message", "current_leader", "records", "acquired_records")
+    __slots__ = (
+        "partition_index",
+        "error_code",
+        "error_message",
+        "acknowledge_error_code",
+        "acknowledge_error_message",
+        "current_leader",
+        "records",
+        "acquired_records",
+    )
 
     def __init__(
         self,
@@ -537,7 +579,10 @@ class PartitionData(Message):
 
 
 class ShareFetchableTopicResponse(Message):
-    __slots__ = ("topic_id", "partitions")
+    __slots__ = (
+        "topic_id",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -549,7 +594,12 @@ class ShareFetchableTopicResponse(Message):
 
 
 class NodeEndpoint(Message):
-    __slots__ = ("node_id", "host", "port", "rack")
+    __slots__ = (
+        "node_id",
+        "host",
+        "port",
+        "rack",
+    )
 
     def __init__(
         self,
@@ -565,7 +615,14 @@ class NodeEndpoint(Message):
 
 
 class ShareFetchResponse(Message):
-    __slots__ = ("throttle_time_ms", "error_code", "error_message", "acquisition_lock_timeout_ms", "responses", "node_endpoints")
+    __slots__ = (
+        "throttle_time_ms",
+        "error_code",
+        "error_message",
+        "acquisition_lock_timeout_ms",
+        "responses",
+        "node_endpoints",
+    )
     API_KEY: ClassVar[int] = 78
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 2

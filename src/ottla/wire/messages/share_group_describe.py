@@ -34,7 +34,10 @@ _p_ix = Struct(">ix").pack
 
 
 class ShareGroupDescribeRequest(Message):
-    __slots__ = ("group_ids", "include_authorized_operations")
+    __slots__ = (
+        "group_ids",
+        "include_authorized_operations",
+    )
     API_KEY: ClassVar[int] = 77
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 1
@@ -89,7 +92,11 @@ ShareGroupDescribeRequest.WRITERS = {
 
 
 class TopicPartitions(Message):
-    __slots__ = ("topic_id", "topic_name", "partitions")
+    __slots__ = (
+        "topic_id",
+        "topic_name",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -103,7 +110,9 @@ class TopicPartitions(Message):
 
 
 class Assignment(Message):
-    __slots__ = ("topic_partitions",)
+    __slots__ = (
+        "topic_partitions",
+    )
 
     def __init__(
         self,
@@ -113,7 +122,15 @@ class Assignment(Message):
 
 
 class Member(Message):
-    __slots__ = ("member_id", "rack_id", "member_epoch", "client_id", "client_host", "subscribed_topic_names", "assignment")
+    __slots__ = (
+        "member_id",
+        "rack_id",
+        "member_epoch",
+        "client_id",
+        "client_host",
+        "subscribed_topic_names",
+        "assignment",
+    )
 
     def __init__(
         self,
@@ -135,7 +152,17 @@ class Member(Message):
 
 
 class DescribedGroup(Message):
-    __slots__ = ("error_code", "error_message", "group_id", "group_state", "group_epoch", "assignment_epoch", "assignor_name", "members", "authorized_operations")
+    __slots__ = (
+        "error_code",
+        "error_message",
+        "group_id",
+        "group_state",
+        "group_epoch",
+        "assignment_epoch",
+        "assignor_name",
+        "members",
+        "authorized_operations",
+    )
 
     def __init__(
         self,
@@ -161,7 +188,10 @@ class DescribedGroup(Message):
 
 
 class ShareGroupDescribeResponse(Message):
-    __slots__ = ("throttle_time_ms", "groups")
+    __slots__ = (
+        "throttle_time_ms",
+        "groups",
+    )
     API_KEY: ClassVar[int] = 77
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 1

@@ -31,7 +31,13 @@ _p_ii = Struct(">ii").pack
 
 
 class ShareGroupHeartbeatRequest(Message):
-    __slots__ = ("group_id", "member_id", "member_epoch", "rack_id", "subscribed_topic_names")
+    __slots__ = (
+        "group_id",
+        "member_id",
+        "member_epoch",
+        "rack_id",
+        "subscribed_topic_names",
+    )
     API_KEY: ClassVar[int] = 76
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 1
@@ -155,7 +161,10 @@ ShareGroupHeartbeatRequest.WRITERS = {
 
 
 class TopicPartitions(Message):
-    __slots__ = ("topic_id", "partitions")
+    __slots__ = (
+        "topic_id",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -167,7 +176,9 @@ class TopicPartitions(Message):
 
 
 class Assignment(Message):
-    __slots__ = ("topic_partitions",)
+    __slots__ = (
+        "topic_partitions",
+    )
 
     def __init__(
         self,
@@ -177,7 +188,15 @@ class Assignment(Message):
 
 
 class ShareGroupHeartbeatResponse(Message):
-    __slots__ = ("throttle_time_ms", "error_code", "error_message", "member_id", "member_epoch", "heartbeat_interval_ms", "assignment")
+    __slots__ = (
+        "throttle_time_ms",
+        "error_code",
+        "error_message",
+        "member_id",
+        "member_epoch",
+        "heartbeat_interval_ms",
+        "assignment",
+    )
     API_KEY: ClassVar[int] = 76
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 1

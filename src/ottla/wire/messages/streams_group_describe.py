@@ -38,7 +38,10 @@ _p_ix = Struct(">ix").pack
 
 
 class StreamsGroupDescribeRequest(Message):
-    __slots__ = ("group_ids", "include_authorized_operations")
+    __slots__ = (
+        "group_ids",
+        "include_authorized_operations",
+    )
     API_KEY: ClassVar[int] = 89
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
@@ -93,7 +96,10 @@ StreamsGroupDescribeRequest.WRITERS = {
 
 
 class KeyValue(Message):
-    __slots__ = ("key", "value")
+    __slots__ = (
+        "key",
+        "value",
+    )
 
     def __init__(
         self,
@@ -105,7 +111,12 @@ class KeyValue(Message):
 
 
 class TopicInfo(Message):
-    __slots__ = ("name", "partitions", "replication_factor", "topic_configs")
+    __slots__ = (
+        "name",
+        "partitions",
+        "replication_factor",
+        "topic_configs",
+    )
 
     def __init__(
         self,
@@ -121,7 +132,13 @@ class TopicInfo(Message):
 
 
 class Subtopology(Message):
-    __slots__ = ("subtopology_id", "source_topics", "repartition_sink_topics", "state_changelog_topics", "repartition_source_topics")
+    __slots__ = (
+        "subtopology_id",
+        "source_topics",
+        "repartition_sink_topics",
+        "state_changelog_topics",
+        "repartition_source_topics",
+    )
 
     def __init__(
         self,
@@ -139,7 +156,10 @@ class Subtopology(Message):
 
 
 class Topology(Message):
-    __slots__ = ("epoch", "subtopologies")
+    __slots__ = (
+        "epoch",
+        "subtopologies",
+    )
 
     def __init__(
         self,
@@ -151,7 +171,10 @@ class Topology(Message):
 
 
 class Endpoint(Message):
-    __slots__ = ("host", "port")
+    __slots__ = (
+        "host",
+        "port",
+    )
 
     def __init__(
         self,
@@ -163,7 +186,11 @@ class Endpoint(Message):
 
 
 class TaskOffset(Message):
-    __slots__ = ("subtopology_id", "partition", "offset")
+    __slots__ = (
+        "subtopology_id",
+        "partition",
+        "offset",
+    )
 
     def __init__(
         self,
@@ -177,7 +204,10 @@ class TaskOffset(Message):
 
 
 class TaskIds(Message):
-    __slots__ = ("subtopology_id", "partitions")
+    __slots__ = (
+        "subtopology_id",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -189,7 +219,11 @@ class TaskIds(Message):
 
 
 class Assignment(Message):
-    __slots__ = ("active_tasks", "standby_tasks", "warmup_tasks")
+    __slots__ = (
+        "active_tasks",
+        "standby_tasks",
+        "warmup_tasks",
+    )
 
     def __init__(
         self,
@@ -203,7 +237,23 @@ class Assignment(Message):
 
 
 class Member(Message):
-    __slots__ = ("member_id", "member_epoch", "instance_id", "rack_id", "client_id", "client_host", "topology_epoch", "process_id", "user_endpoint", "client_tags", "task_offsets", "task_end_offsets", "assignment", "target_assignment", "is_classic")
+    __slots__ = (
+        "member_id",
+        "member_epoch",
+        "instance_id",
+        "rack_id",
+        "client_id",
+        "client_host",
+        "topology_epoch",
+        "process_id",
+        "user_endpoint",
+        "client_tags",
+        "task_offsets",
+        "task_end_offsets",
+        "assignment",
+        "target_assignment",
+        "is_classic",
+    )
 
     def __init__(
         self,
@@ -241,7 +291,17 @@ class Member(Message):
 
 
 class DescribedGroup(Message):
-    __slots__ = ("error_code", "error_message", "group_id", "group_state", "group_epoch", "assignment_epoch", "topology", "members", "authorized_operations")
+    __slots__ = (
+        "error_code",
+        "error_message",
+        "group_id",
+        "group_state",
+        "group_epoch",
+        "assignment_epoch",
+        "topology",
+        "members",
+        "authorized_operations",
+    )
 
     def __init__(
         self,
@@ -267,7 +327,10 @@ class DescribedGroup(Message):
 
 
 class StreamsGroupDescribeResponse(Message):
-    __slots__ = ("throttle_time_ms", "groups")
+    __slots__ = (
+        "throttle_time_ms",
+        "groups",
+    )
     API_KEY: ClassVar[int] = 89
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0

@@ -40,7 +40,10 @@ _p_iqx = Struct(">iqx").pack
 
 
 class KeyValue(Message):
-    __slots__ = ("key", "value")
+    __slots__ = (
+        "key",
+        "value",
+    )
 
     def __init__(
         self,
@@ -52,7 +55,12 @@ class KeyValue(Message):
 
 
 class TopicInfo(Message):
-    __slots__ = ("name", "partitions", "replication_factor", "topic_configs")
+    __slots__ = (
+        "name",
+        "partitions",
+        "replication_factor",
+        "topic_configs",
+    )
 
     def __init__(
         self,
@@ -68,7 +76,11 @@ class TopicInfo(Message):
 
 
 class CopartitionGroup(Message):
-    __slots__ = ("source_topics", "source_topic_regex", "repartition_source_topics")
+    __slots__ = (
+        "source_topics",
+        "source_topic_regex",
+        "repartition_source_topics",
+    )
 
     def __init__(
         self,
@@ -82,7 +94,15 @@ class CopartitionGroup(Message):
 
 
 class Subtopology(Message):
-    __slots__ = ("subtopology_id", "source_topics", "source_topic_regex", "state_changelog_topics", "repartition_sink_topics", "repartition_source_topics", "copartition_groups")
+    __slots__ = (
+        "subtopology_id",
+        "source_topics",
+        "source_topic_regex",
+        "state_changelog_topics",
+        "repartition_sink_topics",
+        "repartition_source_topics",
+        "copartition_groups",
+    )
 
     def __init__(
         self,
@@ -104,7 +124,10 @@ class Subtopology(Message):
 
 
 class Topology(Message):
-    __slots__ = ("epoch", "subtopologies")
+    __slots__ = (
+        "epoch",
+        "subtopologies",
+    )
 
     def __init__(
         self,
@@ -116,7 +139,10 @@ class Topology(Message):
 
 
 class TaskIds(Message):
-    __slots__ = ("subtopology_id", "partitions")
+    __slots__ = (
+        "subtopology_id",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -128,7 +154,10 @@ class TaskIds(Message):
 
 
 class Endpoint(Message):
-    __slots__ = ("host", "port")
+    __slots__ = (
+        "host",
+        "port",
+    )
 
     def __init__(
         self,
@@ -140,7 +169,11 @@ class Endpoint(Message):
 
 
 class TaskOffset(Message):
-    __slots__ = ("subtopology_id", "partition", "offset")
+    __slots__ = (
+        "subtopology_id",
+        "partition",
+        "offset",
+    )
 
     def __init__(
         self,
@@ -154,7 +187,25 @@ class TaskOffset(Message):
 
 
 class StreamsGroupHeartbeatRequest(Message):
-    __slots__ = ("group_id", "member_id", "member_epoch", "endpoint_information_epoch", "instance_id", "rack_id", "rebalance_timeout_ms", "topology", "active_tasks", "standby_tasks", "warmup_tasks", "process_id", "user_endpoint", "client_tags", "task_offsets", "task_end_offsets", "shutdown_application")
+    __slots__ = (
+        "group_id",
+        "member_id",
+        "member_epoch",
+        "endpoint_information_epoch",
+        "instance_id",
+        "rack_id",
+        "rebalance_timeout_ms",
+        "topology",
+        "active_tasks",
+        "standby_tasks",
+        "warmup_tasks",
+        "process_id",
+        "user_endpoint",
+        "client_tags",
+        "task_offsets",
+        "task_end_offsets",
+        "shutdown_application",
+    )
     API_KEY: ClassVar[int] = 88
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
@@ -988,7 +1039,10 @@ StreamsGroupHeartbeatRequest.WRITERS = {
 
 
 class Status(Message):
-    __slots__ = ("status_code", "status_detail")
+    __slots__ = (
+        "status_code",
+        "status_detail",
+    )
 
     def __init__(
         self,
@@ -1000,7 +1054,10 @@ class Status(Message):
 
 
 class TopicPartition(Message):
-    __slots__ = ("topic", "partitions")
+    __slots__ = (
+        "topic",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -1012,7 +1069,11 @@ class TopicPartition(Message):
 
 
 class EndpointToPartitions(Message):
-    __slots__ = ("user_endpoint", "active_partitions", "standby_partitions")
+    __slots__ = (
+        "user_endpoint",
+        "active_partitions",
+        "standby_partitions",
+    )
 
     def __init__(
         self,
@@ -1026,7 +1087,22 @@ class EndpointToPartitions(Message):
 
 
 class StreamsGroupHeartbeatResponse(Message):
-    __slots__ = ("throttle_time_ms", "error_code", "error_message", "member_id", "member_epoch", "heartbeat_interval_ms", "acceptable_recovery_lag", "task_offset_interval_ms", "status", "active_tasks", "standby_tasks", "warmup_tasks", "endpoint_information_epoch", "partitions_by_user_endpoint")
+    __slots__ = (
+        "throttle_time_ms",
+        "error_code",
+        "error_message",
+        "member_id",
+        "member_epoch",
+        "heartbeat_interval_ms",
+        "acceptable_recovery_lag",
+        "task_offset_interval_ms",
+        "status",
+        "active_tasks",
+        "standby_tasks",
+        "warmup_tasks",
+        "endpoint_information_epoch",
+        "partitions_by_user_endpoint",
+    )
     API_KEY: ClassVar[int] = 88
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0

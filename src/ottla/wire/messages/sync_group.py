@@ -32,7 +32,10 @@ _p_ihi = Struct(">ihi").pack
 
 
 class SyncGroupRequestAssignment(Message):
-    __slots__ = ("member_id", "assignment")
+    __slots__ = (
+        "member_id",
+        "assignment",
+    )
 
     def __init__(
         self,
@@ -44,7 +47,15 @@ class SyncGroupRequestAssignment(Message):
 
 
 class SyncGroupRequest(Message):
-    __slots__ = ("group_id", "generation_id", "member_id", "group_instance_id", "protocol_type", "protocol_name", "assignments")
+    __slots__ = (
+        "group_id",
+        "generation_id",
+        "member_id",
+        "group_instance_id",
+        "protocol_type",
+        "protocol_name",
+        "assignments",
+    )
     API_KEY: ClassVar[int] = 14
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 5
@@ -526,7 +537,13 @@ SyncGroupRequest.WRITERS = {
 
 
 class SyncGroupResponse(Message):
-    __slots__ = ("throttle_time_ms", "error_code", "protocol_type", "protocol_name", "assignment")
+    __slots__ = (
+        "throttle_time_ms",
+        "error_code",
+        "protocol_type",
+        "protocol_name",
+        "assignment",
+    )
     API_KEY: ClassVar[int] = 14
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 5

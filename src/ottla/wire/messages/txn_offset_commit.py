@@ -40,7 +40,12 @@ _p_qhi = Struct(">qhi").pack
 
 
 class TxnOffsetCommitRequestPartition(Message):
-    __slots__ = ("partition_index", "committed_offset", "committed_leader_epoch", "committed_metadata")
+    __slots__ = (
+        "partition_index",
+        "committed_offset",
+        "committed_leader_epoch",
+        "committed_metadata",
+    )
 
     def __init__(
         self,
@@ -56,7 +61,10 @@ class TxnOffsetCommitRequestPartition(Message):
 
 
 class TxnOffsetCommitRequestTopic(Message):
-    __slots__ = ("name", "partitions")
+    __slots__ = (
+        "name",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -68,7 +76,16 @@ class TxnOffsetCommitRequestTopic(Message):
 
 
 class TxnOffsetCommitRequest(Message):
-    __slots__ = ("transactional_id", "group_id", "producer_id", "producer_epoch", "generation_id", "member_id", "group_instance_id", "topics")
+    __slots__ = (
+        "transactional_id",
+        "group_id",
+        "producer_id",
+        "producer_epoch",
+        "generation_id",
+        "member_id",
+        "group_instance_id",
+        "topics",
+    )
     API_KEY: ClassVar[int] = 28
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 5
@@ -548,7 +565,10 @@ TxnOffsetCommitRequest.WRITERS = {
 
 
 class TxnOffsetCommitResponsePartition(Message):
-    __slots__ = ("partition_index", "error_code")
+    __slots__ = (
+        "partition_index",
+        "error_code",
+    )
 
     def __init__(
         self,
@@ -560,7 +580,10 @@ class TxnOffsetCommitResponsePartition(Message):
 
 
 class TxnOffsetCommitResponseTopic(Message):
-    __slots__ = ("name", "partitions")
+    __slots__ = (
+        "name",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -572,7 +595,10 @@ class TxnOffsetCommitResponseTopic(Message):
 
 
 class TxnOffsetCommitResponse(Message):
-    __slots__ = ("throttle_time_ms", "topics")
+    __slots__ = (
+        "throttle_time_ms",
+        "topics",
+    )
     API_KEY: ClassVar[int] = 28
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 5

@@ -22,7 +22,9 @@ _p_ix = Struct(">ix").pack
 
 
 class UnregisterBrokerRequest(Message):
-    __slots__ = ("broker_id",)
+    __slots__ = (
+        "broker_id",
+    )
     API_KEY: ClassVar[int] = 64
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
@@ -57,7 +59,11 @@ UnregisterBrokerRequest.WRITERS = {
 
 
 class UnregisterBrokerResponse(Message):
-    __slots__ = ("throttle_time_ms", "error_code", "error_message")
+    __slots__ = (
+        "throttle_time_ms",
+        "error_code",
+        "error_message",
+    )
     API_KEY: ClassVar[int] = 64
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0

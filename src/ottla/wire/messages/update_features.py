@@ -32,7 +32,12 @@ _p_ih = Struct(">ih").pack
 
 
 class FeatureUpdateKey(Message):
-    __slots__ = ("feature", "max_version_level", "allow_downgrade", "upgrade_type")
+    __slots__ = (
+        "feature",
+        "max_version_level",
+        "allow_downgrade",
+        "upgrade_type",
+    )
 
     def __init__(
         self,
@@ -48,7 +53,11 @@ class FeatureUpdateKey(Message):
 
 
 class UpdateFeaturesRequest(Message):
-    __slots__ = ("timeout_ms", "feature_updates", "validate_only")
+    __slots__ = (
+        "timeout_ms",
+        "feature_updates",
+        "validate_only",
+    )
     API_KEY: ClassVar[int] = 57
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 2
@@ -217,7 +226,11 @@ UpdateFeaturesRequest.WRITERS = {
 
 
 class UpdatableFeatureResult(Message):
-    __slots__ = ("feature", "error_code", "error_message")
+    __slots__ = (
+        "feature",
+        "error_code",
+        "error_message",
+    )
 
     def __init__(
         self,
@@ -231,7 +244,12 @@ class UpdatableFeatureResult(Message):
 
 
 class UpdateFeaturesResponse(Message):
-    __slots__ = ("throttle_time_ms", "error_code", "error_message", "results")
+    __slots__ = (
+        "throttle_time_ms",
+        "error_code",
+        "error_message",
+        "results",
+    )
     API_KEY: ClassVar[int] = 57
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 2

@@ -36,7 +36,11 @@ _p_ix = Struct(">ix").pack
 
 
 class Listener(Message):
-    __slots__ = ("name", "host", "port")
+    __slots__ = (
+        "name",
+        "host",
+        "port",
+    )
 
     def __init__(
         self,
@@ -50,7 +54,10 @@ class Listener(Message):
 
 
 class KRaftVersionFeature(Message):
-    __slots__ = ("min_supported_version", "max_supported_version")
+    __slots__ = (
+        "min_supported_version",
+        "max_supported_version",
+    )
 
     def __init__(
         self,
@@ -62,7 +69,14 @@ class KRaftVersionFeature(Message):
 
 
 class UpdateRaftVoterRequest(Message):
-    __slots__ = ("cluster_id", "current_leader_epoch", "voter_id", "voter_directory_id", "listeners", "k_raft_version_feature")
+    __slots__ = (
+        "cluster_id",
+        "current_leader_epoch",
+        "voter_id",
+        "voter_directory_id",
+        "listeners",
+        "k_raft_version_feature",
+    )
     API_KEY: ClassVar[int] = 82
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
@@ -217,7 +231,12 @@ UpdateRaftVoterRequest.WRITERS = {
 
 
 class CurrentLeader(Message):
-    __slots__ = ("leader_id", "leader_epoch", "host", "port")
+    __slots__ = (
+        "leader_id",
+        "leader_epoch",
+        "host",
+        "port",
+    )
 
     def __init__(
         self,
@@ -236,7 +255,11 @@ CURRENT_LEADER_DEFAULT = fixed(CurrentLeader)
 
 
 class UpdateRaftVoterResponse(Message):
-    __slots__ = ("throttle_time_ms", "error_code", "current_leader")
+    __slots__ = (
+        "throttle_time_ms",
+        "error_code",
+        "current_leader",
+    )
     API_KEY: ClassVar[int] = 82
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0

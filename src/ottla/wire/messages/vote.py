@@ -37,7 +37,16 @@ _p_iiiiqx = Struct(">iiiiqx").pack
 
 
 class RequestPartitionData(Message):
-    __slots__ = ("partition_index", "replica_epoch", "replica_id", "replica_directory_id", "voter_directory_id", "last_offset_epoch", "last_offset", "pre_vote")
+    __slots__ = (
+        "partition_index",
+        "replica_epoch",
+        "replica_id",
+        "replica_directory_id",
+        "voter_directory_id",
+        "last_offset_epoch",
+        "last_offset",
+        "pre_vote",
+    )
 
     def __init__(
         self,
@@ -61,7 +70,10 @@ class RequestPartitionData(Message):
 
 
 class RequestTopicData(Message):
-    __slots__ = ("topic_name", "partitions")
+    __slots__ = (
+        "topic_name",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -73,7 +85,11 @@ class RequestTopicData(Message):
 
 
 class VoteRequest(Message):
-    __slots__ = ("cluster_id", "voter_id", "topics")
+    __slots__ = (
+        "cluster_id",
+        "voter_id",
+        "topics",
+    )
     API_KEY: ClassVar[int] = 52
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 2
@@ -485,7 +501,13 @@ VoteRequest.WRITERS = {
 
 
 class ResponsePartitionData(Message):
-    __slots__ = ("partition_index", "error_code", "leader_id", "leader_epoch", "vote_granted")
+    __slots__ = (
+        "partition_index",
+        "error_code",
+        "leader_id",
+        "leader_epoch",
+        "vote_granted",
+    )
 
     def __init__(
         self,
@@ -503,7 +525,10 @@ class ResponsePartitionData(Message):
 
 
 class ResponseTopicData(Message):
-    __slots__ = ("topic_name", "partitions")
+    __slots__ = (
+        "topic_name",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -515,7 +540,11 @@ class ResponseTopicData(Message):
 
 
 class NodeEndpoint(Message):
-    __slots__ = ("node_id", "host", "port")
+    __slots__ = (
+        "node_id",
+        "host",
+        "port",
+    )
 
     def __init__(
         self,
@@ -529,7 +558,11 @@ class NodeEndpoint(Message):
 
 
 class VoteResponse(Message):
-    __slots__ = ("error_code", "topics", "node_endpoints")
+    __slots__ = (
+        "error_code",
+        "topics",
+        "node_endpoints",
+    )
     API_KEY: ClassVar[int] = 52
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 2

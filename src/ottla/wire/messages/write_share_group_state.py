@@ -31,7 +31,12 @@ _p_qqbhx = Struct(">qqbhx").pack
 
 
 class StateBatch(Message):
-    __slots__ = ("first_offset", "last_offset", "delivery_state", "delivery_count")
+    __slots__ = (
+        "first_offset",
+        "last_offset",
+        "delivery_state",
+        "delivery_count",
+    )
 
     def __init__(
         self,
@@ -47,7 +52,14 @@ class StateBatch(Message):
 
 
 class PartitionData(Message):
-    __slots__ = ("partition", "state_epoch", "leader_epoch", "start_offset", "delivery_complete_count", "state_batches")
+    __slots__ = (
+        "partition",
+        "state_epoch",
+        "leader_epoch",
+        "start_offset",
+        "delivery_complete_count",
+        "state_batches",
+    )
 
     def __init__(
         self,
@@ -67,7 +79,10 @@ class PartitionData(Message):
 
 
 class WriteStateData(Message):
-    __slots__ = ("topic_id", "partitions")
+    __slots__ = (
+        "topic_id",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -79,7 +94,10 @@ class WriteStateData(Message):
 
 
 class WriteShareGroupStateRequest(Message):
-    __slots__ = ("group_id", "topics")
+    __slots__ = (
+        "group_id",
+        "topics",
+    )
     API_KEY: ClassVar[int] = 85
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1
@@ -375,7 +393,11 @@ WriteShareGroupStateRequest.WRITERS = {
 
 
 class PartitionResult(Message):
-    __slots__ = ("partition", "error_code", "error_message")
+    __slots__ = (
+        "partition",
+        "error_code",
+        "error_message",
+    )
 
     def __init__(
         self,
@@ -389,7 +411,10 @@ class PartitionResult(Message):
 
 
 class WriteStateResult(Message):
-    __slots__ = ("topic_id", "partitions")
+    __slots__ = (
+        "topic_id",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -401,7 +426,9 @@ class WriteStateResult(Message):
 
 
 class WriteShareGroupStateResponse(Message):
-    __slots__ = ("results",)
+    __slots__ = (
+        "results",
+    )
     API_KEY: ClassVar[int] = 85
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1

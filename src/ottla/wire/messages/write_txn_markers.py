@@ -30,7 +30,10 @@ _p_qht = Struct(">qh?").pack
 
 
 class WritableTxnMarkerTopic(Message):
-    __slots__ = ("name", "partition_indexes")
+    __slots__ = (
+        "name",
+        "partition_indexes",
+    )
 
     def __init__(
         self,
@@ -42,7 +45,14 @@ class WritableTxnMarkerTopic(Message):
 
 
 class WritableTxnMarker(Message):
-    __slots__ = ("producer_id", "producer_epoch", "transaction_result", "topics", "coordinator_epoch", "transaction_version")
+    __slots__ = (
+        "producer_id",
+        "producer_epoch",
+        "transaction_result",
+        "topics",
+        "coordinator_epoch",
+        "transaction_version",
+    )
 
     def __init__(
         self,
@@ -62,7 +72,9 @@ class WritableTxnMarker(Message):
 
 
 class WriteTxnMarkersRequest(Message):
-    __slots__ = ("markers",)
+    __slots__ = (
+        "markers",
+    )
     API_KEY: ClassVar[int] = 27
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 2
@@ -283,7 +295,10 @@ WriteTxnMarkersRequest.WRITERS = {
 
 
 class WritableTxnMarkerPartitionResult(Message):
-    __slots__ = ("partition_index", "error_code")
+    __slots__ = (
+        "partition_index",
+        "error_code",
+    )
 
     def __init__(
         self,
@@ -295,7 +310,10 @@ class WritableTxnMarkerPartitionResult(Message):
 
 
 class WritableTxnMarkerTopicResult(Message):
-    __slots__ = ("name", "partitions")
+    __slots__ = (
+        "name",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -307,7 +325,10 @@ class WritableTxnMarkerTopicResult(Message):
 
 
 class WritableTxnMarkerResult(Message):
-    __slots__ = ("producer_id", "topics")
+    __slots__ = (
+        "producer_id",
+        "topics",
+    )
 
     def __init__(
         self,
@@ -319,7 +340,9 @@ class WritableTxnMarkerResult(Message):
 
 
 class WriteTxnMarkersResponse(Message):
-    __slots__ = ("markers",)
+    __slots__ = (
+        "markers",
+    )
     API_KEY: ClassVar[int] = 27
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 2
