@@ -1,0 +1,135 @@
+"""What a connection still has to send: bytes, and slices of files that leave by `sendfile`."""
+
+import os
+import socket
+import sys
+from collections import deque
+from collections.abc import Iterable
+from typing import Protocol
+
+CAN_SENDFILE = sys.platform == "linux" and hasattr(os, "sendfile")
+_MSG_MORE = getattr(socket, "MSG_MORE", 0)
+_COPY_BYTES = 256 * 1024
+_GATHERED_MAX = 64
+_TURN_BYTES = 4 * 1024 * 1024
+"""How much one connection may push before the event loop looks at the others."""
+
+
+class OpenFile(Protocol):
+    @property
+    def fd(self) -> int: ...
+
+
+class FileSlice(Protocol):
+    """A part of an open file; the file stays open as long as the slice lives."""
+
+    @property
+    def file(self) -> OpenFile: ...
+    @property
+    def position(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+
+
+class Outbox:
+    """Sends in order, as far as the socket takes it. `unsent_bytes` counts memory, not file slices."""
+
+    __slots__ = ("_queue", "_sendfile", "_sock", "_sock_fd", "unsent_bytes")
+
+    def __init__(self, sock: socket.socket, sendfile: bool) -> None:
+        self._sock = sock
+        self._sock_fd = sock.fileno()
+        self._sendfile = sendfile and CAN_SENDFILE
+        self._queue: deque[memoryview | _Pending] = deque()
+        self.unsent_bytes = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._queue)
+
+    def put(self, data: bytes | bytearray) -> None:
+        self._queue.append(memoryview(data))
+        self.unsent_bytes += len(data)
+
+    def put_with_slices(self, data: bytearray, holes: list[tuple[int, Iterable[FileSlice]]]) -> None:
+        """An encoded answer with the records' file slices in the places that were left for them."""
+        view = memoryview(data)
+        at = 0
+        for position, slices in holes:
+            if position > at:
+                self._queue.append(view[at:position])
+                at = position
+            self._queue.extend(_Pending(piece) for piece in slices if piece.size)
+        if at < len(data):
+            self._queue.append(view[at:])
+        self.unsent_bytes += len(data)
+
+    def flush(self) -> bool:
+        """Send until the socket is full or the turn is over; True when nothing is left. OSError means a lost peer."""
+        queue, turn = self._queue, _TURN_BYTES
+        while queue and turn > 0:
+            head = queue[0]
+            try:
+                sent = self._send_file(head) if isinstance(head, _Pending) else self._send_bytes(head)
+            except (BlockingIOError, InterruptedError):
+                return False
+            turn -= sent
+        return not queue
+
+    def clear(self) -> None:
+        self._queue.clear()
+        self.unsent_bytes = 0
+
+    def _send_bytes(self, head: memoryview) -> int:
+        queue = self._queue
+        if len(queue) == 1:
+            sent = self._sock.send(head)
+        elif isinstance(queue[1], _Pending):
+            # The answer's head waits a moment for the file's bytes, so that both share a packet.
+            sent = self._sock.send(head, _MSG_MORE)
+        else:
+            pieces = []
+            for piece in queue:
+                if isinstance(piece, _Pending) or len(pieces) == _GATHERED_MAX:
+                    break
+                pieces.append(piece)
+            sent = self._sock.sendmsg(pieces)
+        self._forget(sent)
+        return sent
+
+    def _forget(self, sent: int) -> None:
+        queue = self._queue
+        self.unsent_bytes -= sent
+        while sent:
+            head = queue[0]
+            assert not isinstance(head, _Pending)
+            if len(head) > sent:
+                queue[0] = head[sent:]
+                return
+            sent -= len(head)
+            queue.popleft()
+
+    def _send_file(self, head: "_Pending") -> int:
+        if self._sendfile:
+            sent = os.sendfile(self._sock_fd, head.file.fd, head.position, head.size)
+        else:
+            data = os.pread(head.file.fd, min(head.size, _COPY_BYTES), head.position)
+            sent = self._sock.send(data) if data else 0
+        if sent == 0:
+            # The frame's length is already on the wire; a file that is shorter than its log says cannot be mended here.
+            raise BrokenPipeError("a log file is shorter than the slice that was promised")
+        head.position += sent
+        head.size -= sent
+        if head.size == 0:
+            self._queue.popleft()
+        return sent
+
+
+class _Pending:
+    """A file slice on its way out; a copy, because the same slice may be sent to several readers."""
+
+    __slots__ = ("file", "position", "size")
+
+    def __init__(self, piece: FileSlice) -> None:
+        self.file = piece.file
+        self.position = piece.position
+        self.size = piece.size
