@@ -159,7 +159,7 @@ def _wide_varint(data: bytes, at: int) -> tuple[int, int]:
 
 def encode_varint(value: int) -> bytes:
     """Zigzag, then seven bits a byte, low ones first."""
-    raw = (value << 1) ^ (value >> 63)
+    raw = value << 1 if value >= 0 else ~(value << 1)
     if raw < 0x80:
         return _ONE_BYTE[raw]
     if raw < 0x4000:
@@ -183,6 +183,14 @@ def encode_record(record: Record, offset_delta: int, timestamp_delta: int) -> by
         parts += (encode_varint(len(raw)), raw)
         parts += (b"\x01",) if content is None else (encode_varint(len(content)), content)
     body = b"".join(parts)
+    return encode_varint(len(body)) + body
+
+
+def rebase_timestamp(record: bytes, timestamp_delta: int) -> bytes:
+    """A whole record with another timestamp delta, all else copied."""
+    _, at = _wide_varint(record, 0)
+    _, rest_at = _wide_varint(record, at + 1)
+    body = record[at : at + 1] + encode_varint(timestamp_delta) + record[rest_at:]
     return encode_varint(len(body)) + body
 
 

@@ -1,0 +1,112 @@
+"""Which log is compacted next, how far, and which of its segments become one: decisions on plain numbers.
+
+Terms: a log is *clean* below its first dirty offset (every key there is unique, as of the last round), *dirty* from there
+up to the upper bound, and not to be touched behind that: it may still change, or it is too young.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ottla.base.topic_settings import LogConfig
+
+RELATIVE_OFFSET_MAX = 2**31 - 1
+INDEX_BYTES_MAX = 10 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentFacts:
+    """What planning needs to know of a segment; `end_offset` is the base offset of the next one."""
+
+    base_offset: int
+    end_offset: int
+    size: int
+    index_bytes: int = 0
+    time_index_bytes: int = 0
+    first_timestamp: int = -1
+    largest_timestamp: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class LogFacts:
+    """`segments` holds all of them; the last one is active and never compacted."""
+
+    segments: Sequence[SegmentFacts]
+    start_offset: int
+    end_offset: int
+    last_stable_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class CleaningPlan:
+    first_dirty_offset: int
+    upper_bound_offset: int
+    clean_bytes: int
+    dirty_bytes: int
+    is_overdue: bool
+    """A dirty record is older than max.compaction.lag.ms: the ratio does not matter."""
+
+    @property
+    def dirty_ratio(self) -> float:
+        total = self.clean_bytes + self.dirty_bytes
+        return self.dirty_bytes / total if total else 0.0
+
+
+def first_dirty_offset(log: LogFacts, checkpoint: int | None) -> int:
+    """Where the last round ended; from the start again when the log does not reach there, or no longer does."""
+    if checkpoint is None or not log.start_offset <= checkpoint <= log.end_offset:
+        return log.start_offset
+    return checkpoint
+
+
+def plan_cleaning(log: LogFacts, checkpoint: int | None, config: LogConfig, now_ms: int) -> CleaningPlan:
+    """How this log stands; whether that is worth a round is for `is_due` to say."""
+    inactive = log.segments[:-1]
+    dirty_from = first_dirty_offset(log, checkpoint)
+    dirty = [segment for segment in inactive if segment.end_offset > dirty_from]
+    upper_bound = _upper_bound(log, dirty, config, now_ms)
+    due = [segment for segment in dirty if segment.base_offset < upper_bound]
+    oldest = min((s.first_timestamp for s in due if s.first_timestamp > 0), default=now_ms)
+    return CleaningPlan(
+        first_dirty_offset=min(dirty_from, upper_bound),
+        upper_bound_offset=upper_bound,
+        clean_bytes=sum(segment.size for segment in inactive if segment.end_offset <= dirty_from),
+        dirty_bytes=sum(segment.size for segment in due),
+        is_overdue=now_ms - oldest > config.max_compaction_lag_ms,
+    )
+
+
+def _upper_bound(log: LogFacts, dirty: Iterable[SegmentFacts], config: LogConfig, now_ms: int) -> int:
+    """The base of the first segment that must stay as it is: whole segments only are rewritten."""
+    bound = min(log.last_stable_offset, log.segments[-1].base_offset)
+    if config.min_compaction_lag_ms > 0:
+        youngest_ms = now_ms - config.min_compaction_lag_ms
+        bound = min([bound, *(s.base_offset for s in dirty if s.largest_timestamp > youngest_ms)])
+    return max((s.base_offset for s in log.segments if s.base_offset <= bound), default=bound)
+
+
+def is_due(plan: CleaningPlan, config: LogConfig) -> bool:
+    return plan.dirty_bytes > 0 and (plan.is_overdue or plan.dirty_ratio > config.min_cleanable_dirty_ratio)
+
+
+def group_segments(
+    segments: Sequence[SegmentFacts], segment_bytes: int, index_bytes: int = INDEX_BYTES_MAX
+) -> list[list[SegmentFacts]]:
+    """Neighbours that fit into one segment together, so that what compaction shrinks does not stay in shreds."""
+    groups: list[list[SegmentFacts]] = []
+    for segment in segments:
+        if groups and _fits(groups[-1], segment, segment_bytes, index_bytes):
+            groups[-1].append(segment)
+        else:
+            groups.append([segment])
+    return groups
+
+
+def _fits(group: list[SegmentFacts], segment: SegmentFacts, segment_bytes: int, index_bytes: int) -> bool:
+    return (
+        sum(member.size for member in group) + segment.size <= segment_bytes
+        and sum(member.index_bytes for member in group) + segment.index_bytes <= index_bytes
+        and sum(member.time_index_bytes for member in group) + segment.time_index_bytes <= index_bytes
+        and segment.end_offset - 1 - group[0].base_offset <= RELATIVE_OFFSET_MAX
+    )
