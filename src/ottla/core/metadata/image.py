@@ -235,6 +235,9 @@ class ClusterImage:
     def _apply_controller(self, record: r.RegisterControllerRecord, delta: ImageDelta) -> None:
         self.controllers[record.controller_id] = record
 
+    def _apply_remove_controller(self, record: r.UnregisterControllerRecord, delta: ImageDelta) -> None:
+        self.controllers.pop(record.controller_id, None)
+
     def _apply_nothing(self, record: object, delta: ImageDelta) -> None:
         """NoOp keeps followers fetching; the migration from ZooKeeper is over and has no state here."""
 
@@ -266,6 +269,7 @@ _APPLIERS: dict[type, Callable[[ClusterImage, Any, ImageDelta], None]] = {
     r.DelegationTokenRecord: ClusterImage._apply_token,
     r.RemoveDelegationTokenRecord: ClusterImage._apply_remove_token,
     r.RegisterControllerRecord: ClusterImage._apply_controller,
+    r.UnregisterControllerRecord: ClusterImage._apply_remove_controller,
     r.NoOpRecord: ClusterImage._apply_nothing,
     r.ZkMigrationStateRecord: ClusterImage._apply_nothing,
 }
