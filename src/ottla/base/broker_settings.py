@@ -12,6 +12,7 @@ from ottla.base.types import BrokerId, Uuid, uuid_from_text
 
 BROKER_SETTINGS: dict[str, Setting] = rows_by_name(BROKER_ROWS)
 DEFAULT_PORT = 9092
+_FIRST_NODE = BrokerId(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class BrokerConfig:
     """What a node is started with. `texts` is what the user set, by Kafka's names; the other fields are typed."""
 
     texts: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    node_id: BrokerId = BrokerId(1)
+    node_id: BrokerId = _FIRST_NODE
     cluster_id: Uuid | None = None
     """Only for the first start of a directory; afterwards meta.properties is the truth."""
     listeners: tuple[Listener, ...] = (Listener("PLAINTEXT", "127.0.0.1", DEFAULT_PORT),)
@@ -65,6 +66,7 @@ class BrokerConfig:
     log_retention_check_interval_ms: int = 300_000
     max_connections: int = 2_147_483_647
     max_connections_per_ip: int = 2_147_483_647
+    max_request_partition_size_limit: int = 2_000
     metadata_log_max_record_bytes_between_snapshots: int = 20_971_520
     metadata_log_max_snapshot_interval_ms: int = 3_600_000
     num_partitions: int = 1

@@ -62,6 +62,17 @@ class Setting:
     def field(self) -> str:
         return self.name.replace(".", "_")
 
+    def shown(self, text: str | None) -> str | None:
+        """How a valid value is shown: without the spaces and capitals that writing it allows; a secret not at all."""
+        if text is None or self.is_sensitive:
+            return None
+        value = self.parse(text)
+        if isinstance(value, tuple):
+            return ",".join(value)
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        return str(value) if isinstance(value, int) else text.strip()
+
     def parse(self, text: str | None) -> Value:
         """The typed value of `text`; raises BadSetting."""
         if text is None:
@@ -146,9 +157,9 @@ def one_of(*allowed: str) -> Check:
 
 def each_of(*allowed: str) -> Check:
     def check(value: Value) -> str | None:
-        if isinstance(value, tuple) and all(item in allowed for item in value) and len(set(value)) == len(value):
+        if isinstance(value, tuple) and all(item in allowed for item in value):
             return None
-        return f"must be a list of different values among {', '.join(allowed)}"
+        return f"must be a list of values among {', '.join(allowed)}"
 
     return check
 

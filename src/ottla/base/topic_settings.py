@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
+from ottla.base.setting_rows.inert import NOTE
+from ottla.base.setting_rows.log import gzip_level
 from ottla.base.settings import (
     BadSetting,
     Kind,
@@ -20,6 +22,17 @@ MAX_LONG = 2**63 - 1
 _HOUR_MS = 3_600_000
 _DAY_MS = 24 * _HOUR_MS
 
+
+def _throttled(value: Value) -> str | None:
+    """`*`, or a list of partition:broker."""
+    if not isinstance(value, tuple) or value == ("*",):
+        return None
+    pairs = (item.partition(":") for item in value)
+    if all(colon and left.isdecimal() and right.isdecimal() for left, colon, right in pairs):
+        return None
+    return "must be * or a list of partition:broker"
+
+
 _ROWS = (
     Setting(
         "cleanup.policy", Kind.LIST, "delete",
@@ -29,8 +42,7 @@ _ROWS = (
     ),
     Setting(
         "compression.gzip.level", Kind.INT, "-1", "The level when the broker compresses with gzip.",
-        lambda v: None if v == -1 or (isinstance(v, int) and 1 <= v <= 9) else "must be -1 or between 1 and 9",
-        ("compression.gzip.level",),
+        gzip_level, ("compression.gzip.level",),
     ),
     Setting("compression.lz4.level", Kind.INT, "9", "The level when the broker compresses with lz4.",
             between(1, 17), ("compression.lz4.level",)),
@@ -56,16 +68,21 @@ _ROWS = (
     Setting("flush.ms", Kind.LONG, str(MAX_LONG), "After how long an appended record is forced to disk.",
             at_least(0), ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")),
     Setting("follower.replication.throttled.replicas", Kind.LIST, "",
-            "Replicas (partition:broker, or *) whose replication is throttled on the follower's side."),
+            f"Replicas (partition:broker, or *) whose replication is throttled on the follower's side. {NOTE}",
+            _throttled),
     Setting("index.interval.bytes", Kind.INT, "4096", "How many bytes of log lie between two entries of the index.",
             at_least(0), ("log.index.interval.bytes",)),
     Setting("leader.replication.throttled.replicas", Kind.LIST, "",
-            "Replicas (partition:broker, or *) whose replication is throttled on the leader's side."),
-    Setting("local.retention.bytes", Kind.LONG, "-2", "With remote storage: bytes kept locally; -2 follows retention.bytes.",
+            f"Replicas (partition:broker, or *) whose replication is throttled on the leader's side. {NOTE}",
+            _throttled),
+    Setting("local.retention.bytes", Kind.LONG, "-2",
+            f"With remote storage: bytes kept locally; -2 follows retention.bytes. {NOTE}",
             at_least(-2), ("log.local.retention.bytes",)),
-    Setting("local.retention.ms", Kind.LONG, "-2", "With remote storage: time kept locally; -2 follows retention.ms.",
+    Setting("local.retention.ms", Kind.LONG, "-2",
+            f"With remote storage: time kept locally; -2 follows retention.ms. {NOTE}",
             at_least(-2), ("log.local.retention.ms",)),
-    Setting("max.compaction.lag.ms", Kind.LONG, str(MAX_LONG), "A record older than this is compacted whatever the dirty ratio.",
+    Setting("max.compaction.lag.ms", Kind.LONG, str(MAX_LONG),
+            "A record older than this is compacted whatever the dirty ratio.",
             at_least(1), ("log.cleaner.max.compaction.lag.ms",)),
     Setting("max.message.bytes", Kind.INT, "1048588", "The largest record batch the topic takes.",
             at_least(0), ("message.max.bytes",)),
@@ -78,7 +95,8 @@ _ROWS = (
     Setting("message.timestamp.type", Kind.STRING, "CreateTime",
             "CreateTime keeps the producer's timestamps, LogAppendTime writes the broker's.",
             one_of("CreateTime", "LogAppendTime"), ("log.message.timestamp.type",)),
-    Setting("min.cleanable.dirty.ratio", Kind.DOUBLE, "0.5", "The part of the log that must be uncompacted before it is compacted.",
+    Setting("min.cleanable.dirty.ratio", Kind.DOUBLE, "0.5",
+            "The part of the log that must be uncompacted before it is compacted.",
             between(0, 1), ("log.cleaner.min.cleanable.ratio",)),
     Setting("min.compaction.lag.ms", Kind.LONG, "0", "How long a record stays uncompacted at least.",
             at_least(0), ("log.cleaner.min.compaction.lag.ms",)),
@@ -86,19 +104,24 @@ _ROWS = (
             at_least(1), ("min.insync.replicas",)),
     Setting("preallocate", Kind.BOOLEAN, "false", "Whether a new segment's file takes its full size at once.",
             None, ("log.preallocate",)),
-    Setting("remote.log.copy.disable", Kind.BOOLEAN, "false", "With remote storage: stop copying to it."),
-    Setting("remote.log.delete.on.disable", Kind.BOOLEAN, "false", "With remote storage: delete there when it is switched off."),
-    Setting("remote.storage.enable", Kind.BOOLEAN, "false", "Whether old segments move to remote storage; not offered by this node.",
+    Setting("remote.log.copy.disable", Kind.BOOLEAN, "false", f"With remote storage: stop copying to it. {NOTE}"),
+    Setting("remote.log.delete.on.disable", Kind.BOOLEAN, "false",
+            f"With remote storage: delete there when it is switched off. {NOTE}"),
+    Setting("remote.storage.enable", Kind.BOOLEAN, "false",
+            "Whether old segments move to remote storage; not offered by this node.",
             lambda v: "must be false, this node has no remote storage" if v else None),
-    Setting("retention.bytes", Kind.LONG, "-1", "The size past which a partition's oldest segments are deleted; -1 is no bound.",
+    Setting("retention.bytes", Kind.LONG, "-1",
+            "The size past which a partition's oldest segments are deleted; -1 is no bound.",
             at_least(-1), ("log.retention.bytes",)),
-    Setting("retention.ms", Kind.LONG, str(7 * _DAY_MS), "The age past which a segment is deleted; -1 keeps it for ever.",
+    Setting("retention.ms", Kind.LONG, str(7 * _DAY_MS),
+            "The age past which a segment is deleted; -1 keeps it for ever.",
             at_least(-1), ("log.retention.ms", "log.retention.minutes", "log.retention.hours")),
     Setting("segment.bytes", Kind.INT, str(1 << 30), "The size at which a new segment is started.",
             at_least(1024 * 1024), ("log.segment.bytes",)),
     Setting("segment.index.bytes", Kind.INT, str(10 * 1024 * 1024), "The largest size of a segment's offset index.",
             at_least(4), ("log.index.size.max.bytes",)),
-    Setting("segment.jitter.ms", Kind.LONG, "0", "A random time taken off segment.ms, so that segments do not all roll at once.",
+    Setting("segment.jitter.ms", Kind.LONG, "0",
+            "A random time taken off segment.ms, so that segments do not all roll at once.",
             at_least(0), ("log.roll.jitter.ms", "log.roll.jitter.hours")),
     Setting("segment.ms", Kind.LONG, str(7 * _DAY_MS), "The age at which a new segment is started.",
             at_least(1), ("log.roll.ms", "log.roll.hours")),

@@ -1,0 +1,56 @@
+"""Settings of a node: listeners, connections, threads, quotas and metrics."""
+
+from ottla.base.setting_rows.inert import MAX_INT, inert
+from ottla.base.settings import Kind, Reach, Setting, at_least
+
+_CLUSTER = Reach.CLUSTER_WIDE
+_PER_BROKER = Reach.PER_BROKER
+
+ROWS: tuple[Setting, ...] = (
+    Setting("advertised.listeners", Kind.LIST, None, "The addresses that clients are told to connect to."),
+    inert("background.threads", Kind.INT, "10", "Threads for background work.", _CLUSTER),
+    inert("client.quota.callback.class", Kind.CLASS, None, "What decides the quotas of clients."),
+    inert("config.providers", Kind.LIST, "", "Where values of settings may be taken from.", _CLUSTER),
+    Setting("connections.max.idle.ms", Kind.LONG, "600000",
+            "After how long without a request a connection is closed; negative is never."),
+    inert("early.start.listeners", Kind.LIST, None, "Listeners that open before authorisation is loaded."),
+    inert("inter.broker.listener.name", Kind.STRING, None, "The listener that brokers use among themselves."),
+    inert("kafka.metrics.polling.interval.secs", Kind.INT, "10", "How often metrics are polled."),
+    inert("kafka.metrics.reporters", Kind.LIST, "", "Reporters of the older metrics."),
+    inert("listener.security.protocol.map", Kind.STRING,
+          "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
+          "Which security protocol each listener speaks.", _PER_BROKER),
+    Setting("listeners", Kind.LIST, "PLAINTEXT://127.0.0.1:9092", "The addresses to listen on."),
+    inert("max.connection.creation.rate", Kind.INT, MAX_INT,
+          "How many connections a second the node accepts.", _CLUSTER),
+    Setting("max.connections", Kind.INT, MAX_INT, "How many connections the node keeps at once.",
+            at_least(0), (), _CLUSTER),
+    Setting("max.connections.per.ip", Kind.INT, MAX_INT, "How many connections one address may have at once.",
+            at_least(0), (), _CLUSTER),
+    inert("max.connections.per.ip.overrides", Kind.STRING, "",
+          "Addresses that may have another number of connections.", _CLUSTER),
+    inert("metric.reporters", Kind.LIST, "org.apache.kafka.common.metrics.JmxReporter",
+          "Reporters of metrics.", _CLUSTER),
+    inert("metrics.num.samples", Kind.INT, "2", "How many samples a metric is computed from."),
+    inert("metrics.recording.level", Kind.STRING, "INFO", "How much is measured."),
+    inert("metrics.sample.window.ms", Kind.LONG, "30000", "The length of a metric's sample."),
+    inert("num.io.threads", Kind.INT, "8", "Threads that serve requests.", _CLUSTER),
+    inert("num.network.threads", Kind.INT, "3", "Threads that read and write sockets.", _CLUSTER),
+    inert("queued.max.request.bytes", Kind.LONG, "-1", "How many bytes of requests may wait."),
+    inert("queued.max.requests", Kind.INT, "500", "How many requests may wait."),
+    inert("quota.window.num", Kind.INT, "11", "How many windows a client's rate is measured over."),
+    inert("quota.window.size.seconds", Kind.INT, "1", "The length of one window of a client's rate."),
+    Setting("request.timeout.ms", Kind.INT, "30000", "How long a request between nodes may take."),
+    inert("security.inter.broker.protocol", Kind.STRING, "PLAINTEXT", "The security protocol between brokers."),
+    inert("socket.connection.setup.timeout.max.ms", Kind.LONG, "30000",
+          "The longest wait for a connection to another node."),
+    inert("socket.connection.setup.timeout.ms", Kind.LONG, "10000", "The first wait for a connection to another node."),
+    inert("socket.listen.backlog.size", Kind.INT, "50", "How many connections may wait to be accepted."),
+    inert("socket.receive.buffer.bytes", Kind.INT, "102400",
+          "The receive buffer of a socket; -1 leaves it to the system."),
+    Setting("socket.request.max.bytes", Kind.INT, "104857600",
+            "The largest request; a larger one closes its connection.",
+            at_least(1)),
+    inert("socket.send.buffer.bytes", Kind.INT, "102400", "The send buffer of a socket; -1 leaves it to the system."),
+    inert("telemetry.max.bytes", Kind.INT, "1048576", "The largest report of client metrics."),
+)  # fmt: skip
