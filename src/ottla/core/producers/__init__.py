@@ -1,6 +1,6 @@
-"""What a partition knows of its producers: which batches it has seen, which transactions are open (KIP-98, 360, 890)."""
+"""What a partition knows of its producers: their last batches, their open transactions (KIP-98, 360, 890)."""
 
-from ottla.core.producers.table import CompletedTxn, Duplicate, ProducerTable
 from ottla.core.producers.producer import Producer, ProducerSnapshot, RememberedBatch
+from ottla.core.producers.table import CompletedTxn, Duplicate, ProducerTable
 
 __all__ = ["CompletedTxn", "Duplicate", "Producer", "ProducerSnapshot", "ProducerTable", "RememberedBatch"]

@@ -1,13 +1,14 @@
 """The producers of one partition.
 
-`check` decides and changes nothing; `apply` and `end_transaction` follow the log and never refuse: a batch that stands in
-the log counts, whoever wrote it. The rules of sequences and epochs stand in `_refuse_batch`, those of markers in
-`check_marker`.
+`check` decides and changes nothing; `apply` and `end_transaction` follow the log and never refuse: a batch that
+stands in the log counts, whoever wrote it. The rules of sequences and epochs stand in `_refuse_batch`, those of
+markers in `check_marker`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import NamedTuple
 
 from ottla.base.errors import ErrorCode, Refused
@@ -63,7 +64,7 @@ class ProducerTable:
     ) -> Duplicate | None:
         """None if the batch may be appended; raises Refused.
 
-        `is_verified` says that the coordinator knows of this partition in the transaction, or that nobody asks (KIP-890);
+        `is_verified` says that the coordinator has this partition in the transaction, or that nobody asks (KIP-890);
         `supports_epoch_bump` that the producer begins each transaction with a new epoch (transactions version 2).
         """
         producer = self._producers.get(header.producer_id)
@@ -79,7 +80,12 @@ class ProducerTable:
         first = header.base_sequence
         if producer.epoch == header.producer_epoch:
             batches = producer.batches
-            if batches and first == batches[-1][0] + 1 and producer.txn_first_offset < 0 and header.attributes & TRANSACTIONAL == 0:
+            if (
+                batches
+                and first == batches[-1][0] + 1
+                and producer.txn_first_offset < 0
+                and header.attributes & TRANSACTIONAL == 0
+            ):
                 return None  # the common case: the next batch of an idempotent producer
             seen = producer.find_duplicate(header.producer_epoch, first, header.last_sequence)
             if seen is not None:
@@ -167,10 +173,7 @@ class ProducerTable:
         return producer.txn_first_offset < 0 and now_ms - producer.last_timestamp >= self.expiration_ms
 
     def _find_first_unstable(self) -> None:
-        oldest_open = next(iter(self._open), None)
-        self.first_unstable_offset = min(self._unreplicated, default=oldest_open)
-        if oldest_open is not None and self._unreplicated:
-            self.first_unstable_offset = min(oldest_open, *self._unreplicated)
+        self.first_unstable_offset = min((*self._unreplicated, *islice(self._open, 1)), default=None)
 
     # --- snapshots
 
@@ -213,7 +216,8 @@ def _refuse_batch(producer: Producer, header: BatchHeader, is_verified: bool) ->
     in_transaction = producer.txn_first_offset >= 0
     if in_transaction and not header.is_transactional:
         raise Refused(
-            ErrorCode.INVALID_TXN_STATE, f"producer {header.producer_id} has a transaction open, this batch is not of it"
+            ErrorCode.INVALID_TXN_STATE,
+            f"producer {header.producer_id} has a transaction open, this batch is not of it",
         )
     if header.is_transactional and not in_transaction and not is_verified:
         raise _not_verified(header)

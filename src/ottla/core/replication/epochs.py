@@ -1,4 +1,4 @@
-"""At which offset each leader epoch of a partition begins: what tells two replicas where their logs part (KIP-101, 279, 320)."""
+"""Where each leader epoch of a partition begins, so that two replicas learn where they part (KIP-101, 279, 320)."""
 
 from __future__ import annotations
 
