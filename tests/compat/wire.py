@@ -14,7 +14,7 @@ import socket
 import struct
 import typing
 import uuid
-from typing import Any
+from typing import Any, Self
 
 from kio.index import load_request_schema, load_response_schema
 from kio.schema.index import api_key_map, schema_name_map
@@ -161,7 +161,7 @@ class Wire:
         self.socket = socket.create_connection((host, port), timeout=seconds_max)
         self._correlation_id = 0
 
-    def __enter__(self) -> Wire:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
