@@ -10,24 +10,12 @@ from tools.gen.kio_source import read_messages
 from tools.gen.model import Message
 from tools.gen.module import HEAD, module_text
 from tools.gen.schema_source import read_schema
+from tools.gen.state_modules import STATE_MODULES
 
 ROOT = Path(__file__).resolve().parents[2]
 MESSAGES = Path("src/ottla/wire/messages")
 STATE = Path("src/ottla/wire/state")
 SCHEMAS = Path("schemas")
-STATE_MODULES = {
-    "consumer_protocol": ["consumer_protocol_subscription", "consumer_protocol_assignment"],
-    "control_records": [
-        "control_record_type_schema",
-        "end_txn_marker",
-        "leader_change_message",
-        "snapshot_header_record",
-        "snapshot_footer_record",
-        "k_raft_version_record",
-        "voters_record",
-    ],
-    "principal": ["default_principal_data"],
-}
 
 
 def generate() -> dict[Path, str]:

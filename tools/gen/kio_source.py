@@ -22,9 +22,7 @@ def read_messages() -> dict[str, dict[str, Message]]:
     """By kio's package name, then by `request`, `response` or `data`."""
     keys = {name: key for key, name in api_key_map.items()}
     found: dict[str, dict[str, Message]] = defaultdict(dict)
-    for package, version, part in sorted(_modules()):
-        if part == "header":
-            continue
+    for package, version, part in message_modules():
         module = importlib.import_module(f"kio.schema.{package}.v{version}.{part}")
         shapes = _shapes(module)
         top = list(shapes)[-1]
@@ -33,13 +31,14 @@ def read_messages() -> dict[str, dict[str, Message]]:
     return dict(found)
 
 
-def _modules() -> list[tuple[str, int, str]]:
+def message_modules() -> list[tuple[str, int, str]]:
+    """Package, version and part of everything but headers, in order."""
     found = []
     for info in pkgutil.walk_packages(kio.schema.__path__, "kio.schema."):
         parts = info.name.split(".")[2:]
-        if len(parts) == 3 and not info.ispkg:
+        if len(parts) == 3 and not info.ispkg and parts[2] != "header":
             found.append((parts[0], int(parts[1][1:]), parts[2]))
-    return found
+    return sorted(found)
 
 
 def _shapes(module: ModuleType) -> dict[str, Shape]:

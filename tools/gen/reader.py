@@ -142,10 +142,10 @@ class Reader:
             self._flush()
             source.add(f"m.{f.name}, at = _read_{nested.suffix}(buf, at)")
             return
-        # KIP-893: a nullable nested message begins with one byte, -1 or 1.
-        self._run.append(("b", "n"))
+        # KIP-893: a nullable nested message begins with one byte, -1 or 1; as a tagged field with a varint, 0 or 1.
+        self._run.append(("b" if f.tag is None else "B", "n"))
         self._flush()
-        with source.block("if n < 0:"):
+        with source.block("if n < 0:" if f.tag is None else "if n == 0:"):
             source.add(f"m.{f.name} = None")
         with source.block("else:"):
             source.add(f"m.{f.name}, at = _read_{nested.suffix}(buf, at)")

@@ -148,7 +148,7 @@ class Writer:
             source.add(f"_write_{nested.suffix}({f.struct}() if {name} is None else {name}, {self._out})")
             return
         with source.block(f"if {name} is None:"):
-            source.add(f"{self._out}.append(0xFF)")
+            source.add(f"{self._out}.append({'0xFF' if f.tag is None else '0'})")
         with source.block("else:"):
             source.add(f"{self._out}.append(1)")
             source.add(f"_write_{nested.suffix}({name}, {self._out})")

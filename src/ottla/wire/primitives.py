@@ -67,8 +67,8 @@ class Message:
         self.WRITERS[version](self, out)
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Message) or other.__slots__ != self.__slots__:
-            return NotImplemented
+        if not isinstance(other, type(self)) and not isinstance(self, type(other)):
+            return NotImplemented  # a shared default is of a subclass, see `fixed`
         return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
 
     __hash__ = None  # type: ignore[assignment]
@@ -90,6 +90,7 @@ def fixed(cls: type[M]) -> M:
     default = cls()
     body = {"__slots__": (), "__setattr__": refuse, "__module__": cls.__module__}
     default.__class__ = type(cls.__name__, (cls,), body)
+    type(default).__slots__ = cls.__slots__  # added nothing, but its fields are to be found
     return default
 
 

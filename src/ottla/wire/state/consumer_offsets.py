@@ -25,7 +25,6 @@ from ottla.wire.primitives import (
 _new = object.__new__
 _u_u = Struct(">16s").unpack_from
 _u_uB = Struct(">16sB").unpack_from
-_u_b = Struct(">b").unpack_from
 _u_h = Struct(">h").unpack_from
 _u_i = Struct(">i").unpack_from
 _u_iB = Struct(">iB").unpack_from
@@ -1958,9 +1957,9 @@ def _read_tags_of_consumer_group_member_metadata_value_v0(m: ConsumerGroupMember
         size, at = read_uvarint(buf, at)
         last = at + size
         if tag == 0:
-            (n,) = _u_b(buf, at)
+            n = buf[at]
             at += 1
-            if n < 0:
+            if n == 0:
                 m.classic_member_metadata = None
             else:
                 m.classic_member_metadata, at = _read_classic_member_metadata_v0(buf, at)
@@ -2052,7 +2051,7 @@ def _write_tags_of_consumer_group_member_metadata_value_v0(m: ConsumerGroupMembe
         part = Buffer()
         classic_member_metadata = m.classic_member_metadata
         if classic_member_metadata is None:
-            part.append(0xFF)
+            part.append(0)
         else:
             part.append(1)
             _write_classic_member_metadata_v0(classic_member_metadata, part)
