@@ -1,0 +1,77 @@
+"""`python -m bench`: measure the node, print a table, compare with the last committed result.
+
+Every workload is run several times, interleaved, and the median counts: machines are noisy, and no single run means
+anything. `--write` replaces the committed result.
+"""
+
+import argparse
+import json
+import platform
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+
+from bench import workloads
+from bench.workloads import Figures
+
+RESULT = Path(__file__).with_name("result.json")
+GOALS = {
+    "produce cpu s/GB": 0.5,
+    "consume cpu s/GB": 0.5,
+    "pipelined cpu us/request": 25.0,
+    "start to first ack s": 0.7,
+    "idle memory MB": 80.0,
+    "restart after kill s": 2.0,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="bench", description=__doc__)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--quick", action="store_true", help="a tenth of the data, for a first look")
+    parser.add_argument("--only", help="part of a workload's name")
+    parser.add_argument("--write", action="store_true", help="replace the committed result")
+    options = parser.parse_args()
+    part = 0.1 if options.quick else 1.0
+    plan: dict[str, tuple[int, Callable[[], Figures]]] = {
+        "throughput": (options.runs, lambda: workloads.throughput(2.0 * part)),
+        "requests": (options.runs, lambda: workloads.one_record_requests(int(100_000 * part))),
+        "start": (options.runs, workloads.start_and_idle),
+        "fsync": (1, lambda: workloads.fsync_per_ack((1, 50))),
+        "restart": (min(options.runs, 3), lambda: workloads.restart_after_kill(5.0 * part)),
+    }
+    measured: defaultdict[str, list[float]] = defaultdict(list)
+    for run in range(options.runs):
+        for name, (times, work) in plan.items():
+            if run < times and (not options.only or options.only in name):
+                for figure, value in work().items():
+                    measured[figure].append(value)
+                print(f"run {run + 1}: {name}", flush=True)
+    show(measured)
+    if options.write:
+        figures = {name: {"median": median(values), "runs": values} for name, values in measured.items()}
+        RESULT.write_text(json.dumps({"machine": machine(), "figures": figures}, indent=1) + "\n")
+
+
+def show(measured: dict[str, list[float]]) -> None:
+    before = json.loads(RESULT.read_text())["figures"] if RESULT.exists() else {}
+    print(f"\n{'figure':38} {'median':>10} {'least':>10} {'most':>10} {'goal':>8} {'before':>10}")
+    for name, values in measured.items():
+        goal = GOALS.get(name)
+        old = before.get(name, {}).get("median")
+        missed = " missed" if goal is not None and median(values) > goal else ""
+        print(
+            f"{name:38} {median(values):10.2f} {min(values):10.2f} {max(values):10.2f} "
+            f"{'' if goal is None else f'≤ {goal:g}':>8} {'' if old is None else f'{old:.2f}':>10}{missed}"
+        )
+
+
+def machine() -> dict[str, object]:
+    import os
+
+    return {"python": platform.python_version(), "system": platform.system(), "cores": os.cpu_count()}
+
+
+if __name__ == "__main__":
+    main()
