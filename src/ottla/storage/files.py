@@ -126,6 +126,9 @@ class Files:
     def modified_ms(self, path: str) -> int:
         return Path(path).stat().st_mtime_ns // 1_000_000
 
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
+
     def make_directory(self, path: str) -> None:
         Path(path).mkdir(parents=True, exist_ok=True)
 

@@ -27,7 +27,7 @@ Pair = tuple[int, int]
 class EntryFile:
     """Entries of two numbers, both of which rise from entry to entry."""
 
-    __slots__ = ("_block", "_block_number", "_last", "_layout", "file", "pending", "stored")
+    __slots__ = ("_block", "_last", "_layout", "file", "pending", "stored")
 
     def __init__(self, file: LazyFile, layout: Struct, stored: int) -> None:
         self.file = file
@@ -36,8 +36,8 @@ class EntryFile:
         self.pending = bytearray()
         self._layout = layout
         self._last: Pair | None = None
-        self._block = b""
-        self._block_number = -1
+        self._block = (-1, b"")
+        """Number and content of the block last read. Replaced as one: compaction reads in a thread of its own."""
 
     @property
     def count(self) -> int:
@@ -91,18 +91,18 @@ class EntryFile:
         """The block of the file in which the floor of `bound` lies; nothing if it lies in front of all."""
         unpack, size = self._layout.unpack_from, self._layout.size
         per_block = _BLOCK_BYTES // size
-        block = self._block
+        number, block = self._block
         if block and unpack(block)[column] <= bound <= unpack(block, len(block) - size)[column]:
             return block
         blocks = -(-self.stored // per_block)
         above = bisect_right(range(blocks), bound, key=lambda b: self[b * per_block][column])
         if not above:
             return b""
-        if above - 1 != self._block_number or len(block) < per_block * size:
+        if above - 1 != number or len(block) < per_block * size:
             start = (above - 1) * per_block
-            length = min(per_block, self.stored - start) * size
-            self._block, self._block_number = self.file.handle().pread(length, start * size), above - 1
-        return self._block
+            block = self.file.handle().pread(min(per_block, self.stored - start) * size, start * size)
+            self._block = (above - 1, block)
+        return block
 
     def write_out(self) -> None:
         """Move what waits in memory into the file. If that fails, it goes on waiting."""
@@ -135,7 +135,7 @@ class EntryFile:
 
     def forget(self) -> None:
         """Give back what is held for speed alone."""
-        self._block, self._block_number = b"", -1
+        self._block = (-1, b"")
 
     def close(self) -> None:
         self.forget()
