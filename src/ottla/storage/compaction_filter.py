@@ -19,7 +19,7 @@ from ottla.wire.control import ControlType, decode_control_records
 from ottla.wire.records import RawRecord, rebase_timestamp, split_records
 
 Slot: TypeAlias = bytes | int
-"""What stands for a key in the map: a short key itself, or the digest of a long one as a number, so that none is both."""
+"""What stands for a key in the map: a short key itself, or a long one's digest, as a number so that none is both."""
 
 SHORT_KEY_BYTES = 32
 ENTRY_BYTES = 176
@@ -53,7 +53,7 @@ class CleaningStats:
 
 
 class TransactionTrail:
-    """Follows the transactions of a log, batch by batch from its start: which data were aborted, which markers may go."""
+    """Follows the transactions of a log from its start: which data were aborted, and which markers may go."""
 
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
         self._upcoming = sorted(aborted, key=lambda entry: entry.first_offset, reverse=True)
@@ -68,7 +68,8 @@ class TransactionTrail:
         if not header.is_transactional:
             return False
         self._has_data.add(header.producer_id)
-        return header.producer_id in self._aborted
+        aborted = self._aborted.get(header.producer_id)
+        return aborted is not None and header.last_offset < aborted.last_offset
 
     def is_marker_spent(self, header: BatchHeader, batch: Bytes) -> bool:
         """Whether a control batch has nothing left in front of it that it would have to explain."""
@@ -93,7 +94,7 @@ class TransactionTrail:
         upcoming = self._upcoming
         while upcoming and upcoming[-1].first_offset <= offset:
             entry = upcoming.pop()
-            self._aborted.setdefault(entry.producer_id, entry)
+            self._aborted[entry.producer_id] = entry  # transactions of one producer follow one another
 
 
 def _control_type(batch: Bytes, header: BatchHeader) -> int | None:

@@ -1,7 +1,7 @@
 """Which log is compacted next, how far, and which of its segments become one: decisions on plain numbers.
 
-Terms: a log is *clean* below its first dirty offset (every key there is unique, as of the last round), *dirty* from there
-up to the upper bound, and not to be touched behind that: it may still change, or it is too young.
+Terms: a log is *clean* below its first dirty offset (every key there is unique, as of the last round), *dirty* from
+there up to the upper bound, and not to be touched behind that: it may still change, or it is too young.
 """
 
 from __future__ import annotations

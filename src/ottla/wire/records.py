@@ -96,7 +96,9 @@ def _split_record(data: bytes, start: int) -> RawRecord:
         headers, at = _split_headers(data, at - 1, end)
     if at != end:
         raise Malformed(f"a record of {length >> 1} bytes whose fields take {at - end:+d} to that")
-    return _unzigzag(timestamp_delta), _unzigzag(offset_delta), key, value, headers, start, end
+    timestamp_delta = (timestamp_delta >> 1) ^ -(timestamp_delta & 1)
+    offset_delta = (offset_delta >> 1) ^ -(offset_delta & 1)
+    return timestamp_delta, offset_delta, key, value, headers, start, end
 
 
 def _split_headers(data: bytes, at: int, end: int) -> tuple[Headers, int]:
