@@ -17,7 +17,7 @@ FIXED_FORMATS = {
     "uuid": "16s",
 }
 FIXED_SIZES = {"?": 1, "b": 1, "B": 1, "x": 1, "h": 2, "H": 2, "i": 4, "I": 4, "q": 8, "d": 8, "16s": 16}
-NEVER_FLEXIBLE = 0x7FFF
+NEVER_FLEXIBLE = 0x8000  # beyond every int16
 
 
 @dataclass(frozen=True, slots=True)

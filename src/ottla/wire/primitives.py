@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 from ottla.wire.malformed import Malformed as Malformed
 
-NEVER_FLEXIBLE = 0x7FFF
+NEVER_FLEXIBLE = 0x8000  # beyond every int16
 NEW: Any = type("New", (), {"__repr__": lambda _: "NEW", "__slots__": ()})()
 """Stands in a signature for a fresh list or a fresh nested message."""
 

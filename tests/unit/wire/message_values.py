@@ -70,7 +70,7 @@ def kio_messages() -> list[KioMessage]:
     found = []
     for package, version, part in message_modules():
         kio_module = import_module(f"kio.schema.{package}.v{version}.{part}")
-        kio_class = [c for c in vars(kio_module).values() if dataclasses.is_dataclass(c)][-1]
+        kio_class: Any = [c for c in vars(kio_module).values() if dataclasses.is_dataclass(c)][-1]
         place = f"state.{owners[package]}" if part == "data" else f"messages.{package}"
         our_class = getattr(import_module(f"ottla.wire.{place}"), kio_class.__name__)
         found.append(KioMessage(package, version, kio_class, our_class))
@@ -135,7 +135,8 @@ def _our_nested_class(name: str, our_class: type[Message]) -> type[Message]:
     module = import_module(our_class.__module__)
     prefixes = [kind for kind in ("Request", "Response", our_class.__name__) if kind in our_class.__name__]
     names = [*(prefix + name for prefix in prefixes), name]
-    return next(getattr(module, n) for n in names if hasattr(module, n))
+    nested: type[Message] = next(getattr(module, n) for n in names if hasattr(module, n))
+    return nested
 
 
 # Our schemas

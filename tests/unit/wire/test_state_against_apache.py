@@ -1,11 +1,10 @@
 """The records of our schemas against what Apache Kafka's own classes made of the same bytes."""
 
-from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.base.types import uuid_text
@@ -63,7 +62,13 @@ def is_uuid(name: str) -> bool:
 
 def without_class_names(text: str) -> str:
     """Nested classes of ours have names of their own, where Kafka has the same name twice."""
-    for ours in ("CurrentTopicPartitions", "ShareTopicPartitions", "TargetTopicPartitions", "CurrentTaskIds", "TargetTaskIds"):
+    for ours in (
+        "CurrentTopicPartitions",
+        "ShareTopicPartitions",
+        "TargetTopicPartitions",
+        "CurrentTaskIds",
+        "TargetTaskIds",
+    ):
         text = text.replace(ours, "")
     for theirs in ("TopicPartitions(", "TopicPartition(", "TaskIds("):
         text = text.replace(theirs, "(")
@@ -84,6 +89,7 @@ def test_every_record_and_version_has_golden_bytes() -> None:
     assert {name for name, _ in ours - golden} == NOT_IN_APACHE_4_3
 
 
+@settings(max_examples=25)
 @given(st.data())
 @pytest.mark.parametrize("message, cls, version", schema_records(), ids=lambda value: getattr(value, "__name__", None))
 def test_a_record_survives_encoding_and_decoding(message: Any, cls: type[Message], version: int, data: Any) -> None:

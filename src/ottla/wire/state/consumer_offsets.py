@@ -65,7 +65,7 @@ class LegacyOffsetCommitKey(Message):
     API_KEY: ClassVar[int] = 0
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
-    FLEXIBLE_FROM: ClassVar[int] = 32767
+    FLEXIBLE_FROM: ClassVar[int] = 32768
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ class LegacyOffsetCommitValue(Message):
     API_KEY: ClassVar[int] = 0
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
-    FLEXIBLE_FROM: ClassVar[int] = 32767
+    FLEXIBLE_FROM: ClassVar[int] = 32768
 
     def __init__(
         self,
@@ -183,7 +183,7 @@ class OffsetCommitKey(Message):
     API_KEY: ClassVar[int] = 1
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
-    FLEXIBLE_FROM: ClassVar[int] = 32767
+    FLEXIBLE_FROM: ClassVar[int] = 32768
 
     def __init__(
         self,
@@ -436,7 +436,7 @@ class GroupMetadataKey(Message):
     API_KEY: ClassVar[int] = 2
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
-    FLEXIBLE_FROM: ClassVar[int] = 32767
+    FLEXIBLE_FROM: ClassVar[int] = 32768
 
     def __init__(
         self,
@@ -1305,7 +1305,7 @@ class ConsumerGroupMetadataKey(Message):
     API_KEY: ClassVar[int] = 3
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
-    FLEXIBLE_FROM: ClassVar[int] = 32767
+    FLEXIBLE_FROM: ClassVar[int] = 32768
 
     def __init__(
         self,
@@ -1423,7 +1423,7 @@ class ConsumerGroupPartitionMetadataKey(Message):
     API_KEY: ClassVar[int] = 4
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
-    FLEXIBLE_FROM: ClassVar[int] = 32767
+    FLEXIBLE_FROM: ClassVar[int] = 32768
 
     def __init__(
         self,
@@ -1652,7 +1652,7 @@ class ConsumerGroupMemberMetadataKey(Message):
     API_KEY: ClassVar[int] = 5
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
-    FLEXIBLE_FROM: ClassVar[int] = 32767
+    FLEXIBLE_FROM: ClassVar[int] = 32768
 
     def __init__(
         self,
@@ -2075,7 +2075,7 @@ class ConsumerGroupTargetAssignmentMetadataKey(Message):
     API_KEY: ClassVar[int] = 6
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
-    FLEXIBLE_FROM: ClassVar[int] = 32767
+    FLEXIBLE_FROM: ClassVar[int] = 32768
 
     def __init__(
         self,
@@ -2194,7 +2194,7 @@ class ConsumerGroupTargetAssignmentMemberKey(Message):
     API_KEY: ClassVar[int] = 7
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
-    FLEXIBLE_FROM: ClassVar[int] = 32767
+    FLEXIBLE_FROM: ClassVar[int] = 32768
 
     def __init__(
         self,
@@ -2361,7 +2361,7 @@ class ConsumerGroupCurrentMemberAssignmentKey(Message):
     API_KEY: ClassVar[int] = 8
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
-    FLEXIBLE_FROM: ClassVar[int] = 32767
+    FLEXIBLE_FROM: ClassVar[int] = 32768
 
     def __init__(
         self,
@@ -2620,7 +2620,7 @@ class ConsumerGroupRegularExpressionKey(Message):
     API_KEY: ClassVar[int] = 16
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
-    FLEXIBLE_FROM: ClassVar[int] = 32767
+    FLEXIBLE_FROM: ClassVar[int] = 32768
 
     def __init__(
         self,

@@ -50,7 +50,7 @@ class ConsumerProtocolSubscription(Message):
     API_KEY: ClassVar[int] = -1
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 3
-    FLEXIBLE_FROM: ClassVar[int] = 32767
+    FLEXIBLE_FROM: ClassVar[int] = 32768
 
     def __init__(
         self,
@@ -367,7 +367,7 @@ class ConsumerProtocolAssignment(Message):
     API_KEY: ClassVar[int] = -1
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 3
-    FLEXIBLE_FROM: ClassVar[int] = 32767
+    FLEXIBLE_FROM: ClassVar[int] = 32768
 
     def __init__(
         self,

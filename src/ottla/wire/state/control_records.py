@@ -46,7 +46,7 @@ class ControlRecordTypeSchema(Message):
     API_KEY: ClassVar[int] = -1
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
-    FLEXIBLE_FROM: ClassVar[int] = 32767
+    FLEXIBLE_FROM: ClassVar[int] = 32768
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class EndTxnMarker(Message):
     API_KEY: ClassVar[int] = -1
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
-    FLEXIBLE_FROM: ClassVar[int] = 32767
+    FLEXIBLE_FROM: ClassVar[int] = 32768
 
     def __init__(
         self,

@@ -43,7 +43,7 @@ class ShareSnapshotKey(Message):
     API_KEY: ClassVar[int] = 0
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
-    FLEXIBLE_FROM: ClassVar[int] = 32767
+    FLEXIBLE_FROM: ClassVar[int] = 32768
 
     def __init__(
         self,
@@ -245,7 +245,7 @@ class ShareUpdateKey(Message):
     API_KEY: ClassVar[int] = 1
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
-    FLEXIBLE_FROM: ClassVar[int] = 32767
+    FLEXIBLE_FROM: ClassVar[int] = 32768
 
     def __init__(
         self,

@@ -41,7 +41,7 @@ class TransactionLogKey(Message):
     API_KEY: ClassVar[int] = 0
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
-    FLEXIBLE_FROM: ClassVar[int] = 32767
+    FLEXIBLE_FROM: ClassVar[int] = 32768
 
     def __init__(
         self,
