@@ -160,6 +160,7 @@ class Wire:
     def __init__(self, host: str, port: int, seconds_max: float = ANSWER_SECONDS_MAX) -> None:
         self.socket = socket.create_connection((host, port), timeout=seconds_max)
         self._correlation_id = 0
+        self.answered = 0
 
     def __enter__(self) -> Self:
         return self
