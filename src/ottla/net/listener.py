@@ -31,9 +31,8 @@ class ListenerLimits:
 
 
 class Listener:
-    def __init__(self, address: Address, serve: Serve, limits: ListenerLimits) -> None:
+    def __init__(self, address: Address, limits: ListenerLimits) -> None:
         self._address = address
-        self._serve = serve
         self._limits = limits
         self._connections: set[Connection] = set()
         self._count_by_host: Counter[str] = Counter()
@@ -74,13 +73,13 @@ class Listener:
             raise
         self._sock = sock
 
-    def start(self) -> None:
+    def start(self, serve: Serve) -> None:
         assert self._sock is not None
         self._sock.listen(_BACKLOG)
         loop = asyncio.get_running_loop()
         self._line = Line(
             loop=loop,
-            serve=self._serve,
+            serve=serve,
             buffer=SharedBuffer(),
             frame_bytes_max=self._limits.frame_bytes_max,
             sendfile=self._limits.sendfile,

@@ -78,8 +78,16 @@ class Housekeeping:
 
     # ---------------------------------------------------------------- checkpoints
 
+    async def write_checkpoints(self) -> None:
+        """All of them, as at a clean stop."""
+        await self.write_high_watermarks()
+        await self.write_recovery_points()
+        await self.write_start_offsets()
+
     async def write_high_watermarks(self) -> None:
-        await self._checkpoint("high watermarks", lambda partition: partition.high_watermark, LogDirectory.write_high_watermarks)
+        await self._checkpoint(
+            "high watermarks", lambda partition: partition.high_watermark, LogDirectory.write_high_watermarks
+        )
 
     async def write_recovery_points(self) -> None:
         await self._checkpoint(
@@ -103,7 +111,7 @@ class Housekeeping:
             try:
                 await self._disk.run(write, directory, offsets)
             except OSError as problem:
-                self._replicas.take_offline(directory, problem)
+                self._replicas.storage_failed(directory, problem)
             else:
                 self._written[directory, name] = offsets
 
@@ -118,7 +126,10 @@ class Housekeeping:
 
     async def apply_retention(self) -> None:
         for partition in self._replicas:
-            partition.apply_retention(self._now_ms())
+            try:
+                self._replicas.delete_later(partition, partition.apply_retention(self._now_ms()))
+            except OSError as problem:
+                self._replicas.storage_failed(self._replicas.home_of(partition), problem)
             # Thousands of partitions must not hold up the requests in between.
             await asyncio.sleep(0)
 

@@ -5,19 +5,18 @@ append: check the batch, ask the producer's history, write, tell the leader's st
 """
 
 import asyncio
-import errno
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ottla.base.errors import ErrorCode, Refused
 from ottla.base.topic_settings import LogConfig
 from ottla.base.types import NO_PRODUCER, BrokerId, Epoch, Offset, TopicPartition, Uuid
 from ottla.core.metadata.image import PartitionImage
-from ottla.core.producers.table import Duplicate
 from ottla.core.replication.leader import Leader, Leadership
 from ottla.runtime.disk import Disk
 from ottla.runtime.recompression import stored_form
 from ottla.runtime.watermark import Watermark
+from ottla.storage import retention
 from ottla.storage.log import Log
 from ottla.storage.slices import Slices
 from ottla.wire.batch import keyless_records
@@ -62,9 +61,9 @@ class Partition:
     __slots__ = (
         "_committed",
         "_disk",
-        "_flush_started_ms",
         "_flushed",
         "_on_failed",
+        "_unflushed_since_ms",
         "_watchers",
         "config",
         "key",
@@ -91,7 +90,7 @@ class Partition:
         self._committed = Watermark(0)
         self._flushed = Watermark(log.recovery_point)
         self._watchers: set[Callable[[int], None]] = set()
-        self._flush_started_ms = 0
+        self._unflushed_since_ms = 0
 
     @property
     def high_watermark(self) -> int:
@@ -122,7 +121,7 @@ class Partition:
             if self.leader.on_term(term):
                 self._publish()
             return
-        self.log.epochs.assign(term.epoch, self.log.end_offset)
+        self.log.assign_epoch(term.epoch, self.log.end_offset)
         bounded = max(self.log.start_offset, min(high_watermark, self.log.end_offset))
         self.leader = Leader(term, Offset(self.log.end_offset), Offset(bounded), now_ms)
         self._publish()
@@ -174,12 +173,12 @@ class Partition:
         else:
             self._check_timestamps(header, now_ms)
         if header.producer_id != NO_PRODUCER:
-            verdict = self.log.producers.check(header, now_ms)
-            if isinstance(verdict, Duplicate):
+            duplicate = self.log.producers.check(header, is_verified=False)
+            if duplicate is not None:
                 if config.flush_messages == 1 and self._flushed.value < self.log.end_offset:
                     self._start_flush(self.log.end_offset)
-                end_offset = verdict.base_offset + header.last_offset_delta + 1
-                return Appended(verdict.base_offset, end_offset, verdict.timestamp, self.log.start_offset)
+                end_offset = duplicate.base_offset + header.last_offset_delta + 1
+                return Appended(duplicate.base_offset, end_offset, duplicate.append_time, self.log.start_offset)
         data, header = stored_form(data, header, config)
         if stamped_ms != NO_TIMESTAMP:
             header = stamp_append_time(data, 0, stamped_ms)
@@ -226,6 +225,16 @@ class Partition:
         if self.leader is not None and end_offset > self.leader.end and self.leader.on_append(Offset(end_offset)):
             self._publish()
 
+    def flush_if_older(self, now_ms: int) -> None:
+        """`flush.ms`, to the precision of the calls: an fsync when something has been unflushed for that long."""
+        if self.log.recovery_point >= self.log.end_offset:
+            self._unflushed_since_ms = 0
+        elif not self._unflushed_since_ms:
+            self._unflushed_since_ms = now_ms
+        elif now_ms - self._unflushed_since_ms >= self.config.flush_ms:
+            self._unflushed_since_ms = 0
+            self._start_flush(self.log.end_offset)
+
     def _check_timestamps(self, header: BatchHeader, now_ms: int) -> None:
         """CreateTime within bounds, as the batch's header tells (KIP-937)."""
         config = self.config
@@ -243,8 +252,7 @@ class Partition:
             raise BadRecords(ErrorCode.INVALID_RECORD, why, [(index, why) for index in keyless])
 
     def _storage_failed(self, problem: OSError) -> Refused:
-        if problem.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            self._on_failed(self, problem)
+        self._on_failed(self, problem)
         return Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {self.key} cannot be written: {problem.strerror}")
 
     # ---------------------------------------------------------------- read
@@ -268,7 +276,7 @@ class Partition:
             except OSError as problem:
                 raise self._storage_failed(problem) from problem
             if committed_only and slices.size:
-                aborted = log.aborted_transactions(offset, limit)
+                aborted = [(one.producer_id, one.first_offset) for one in log.aborted_transactions(offset, limit)]
         return Read(slices, high_watermark, stable, log.start_offset, aborted)
 
     def watch(self, watcher: Callable[[int], None]) -> None:
@@ -289,12 +297,20 @@ class Partition:
             self.log.advance_start(target)
         return self.log.start_offset
 
+    def apply_retention(self, now_ms: int) -> Sequence[str]:
+        """Part with what has expired; the paths of files that may be deleted once no reader holds them."""
+        if self.leader is None:
+            return ()
+        return retention.apply_retention(self.log, self._committed.value, now_ms).paths
+
     def _publish(self) -> None:
         """The high watermark has moved: tell producers that wait for it, and readers."""
         assert self.leader is not None
         grown = self.leader.high_watermark - self._committed.value
         if grown > 0:
             self._committed.advance(self.leader.high_watermark)
+            if self.log.producers.first_unstable_offset is not None:
+                self.log.producers.advance_high_watermark(self.leader.high_watermark)
             self._wake(grown)
 
     def _wake(self, grown: int) -> None:

@@ -5,7 +5,7 @@ opened in threads (recovery may read a lot); everything else happens on the loop
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from ottla.core.metadata.entries import PartitionImage, TopicImage
 from ottla.core.metadata.image import ClusterImage, ImageDelta
 from ottla.runtime.disk import Disk
 from ottla.runtime.partition import Partition
-from ottla.storage.directory import LogDirectory
+from ottla.storage.directory import LogDirectory, takes_offline
 from ottla.storage.log import Log, LogPlace, LogStart
 
 log = structlog.get_logger(__name__)
@@ -34,8 +34,11 @@ class Replicas:
         disk: Disk,
         now_ms: Callable[[], int],
         on_fatal: Callable[[BaseException], None],
+        lost_directories: Sequence[Path] = (),
     ) -> None:
         self.directories = directories
+        self.lost_directories = tuple(lost_directories)
+        """Paths that could not be opened at start. What lies there must not be begun anew elsewhere."""
         self._me = BrokerId(config.node_id)
         self._config = config
         self._disk = disk
@@ -126,9 +129,16 @@ class Replicas:
                 self._drop(partition)
         for directory in self.directories:
             self._set_strays_aside(image, directory)
+            for doomed in directory.discarded():
+                self._delete_files(directory, doomed)
         for topic in image.topics_by_id.values():
             for wanted in topic.partitions:
-                self._follow(topic, wanted)
+                if not self.lost_directories or self._is_here(topic.name, wanted.index):
+                    self._follow(topic, wanted)
+
+    def _is_here(self, topic: str, index: int) -> bool:
+        key = TopicPartition(TopicName(topic), index)
+        return any(directory.holds(key) for directory in self.directories)
 
     def _set_strays_aside(self, image: ClusterImage, directory: LogDirectory) -> None:
         for found in directory.partitions():
@@ -164,16 +174,18 @@ class Replicas:
             return
         config = self._config_of(topic.name)
         try:
-            opened = await self._disk.run(_open_log, directory, key, Uuid(topic.id), config, self._now_ms())
+            expiration_ms = self._config.producer_id_expiration_ms
+            opened = await self._disk.run(
+                _open_log, directory, key, Uuid(topic.id), config, expiration_ms, self._now_ms()
+            )
         except OSError as problem:
-            self._take_offline(directory, problem)
+            self.storage_failed(directory, problem)
             return
         current = self._image and self._image.topics_by_id.get(topic.id)
         if current is None:
-            opened.close(clean=True)
+            opened.close()
             directory.discard(key)
             return
-        opened.producers.expiration_ms = self._config.producer_id_expiration_ms
         partition = Partition(key, Uuid(topic.id), opened, self._disk, self._on_partition_failed)
         partition.change_config(self._config_of(topic.name))
         self._homes[partition] = directory
@@ -231,16 +243,23 @@ class Replicas:
             partition, Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{partition.key} is not hosted here any more")
         )
         try:
-            partition.log.close(clean=True)
+            partition.log.close(clean=False)
             doomed = directory.discard(partition.key)
         except OSError as problem:
-            self._take_offline(directory, problem)
+            self.take_offline(directory, problem)
             return
         delay = partition.config.file_delete_delay_ms / 1000
         asyncio.get_running_loop().call_later(delay, self._delete_files, directory, doomed)
 
     def _delete_files(self, directory: LogDirectory, doomed: Path) -> None:
         self._disk.run(directory.delete, doomed)
+
+    def delete_later(self, partition: Partition, paths: Iterable[str]) -> None:
+        """Files that have left the log; a reader may be sending them still."""
+        doomed = list(paths)
+        if doomed:
+            delay = partition.config.file_delete_delay_ms / 1000
+            asyncio.get_running_loop().call_later(delay, lambda: self._disk.run(_unlink_all, doomed))
 
     def _forget(self, partition: Partition, refusal: Refused) -> LogDirectory:
         siblings = self._by_id[partition.topic_id]
@@ -255,9 +274,16 @@ class Replicas:
     def _on_partition_failed(self, partition: Partition, problem: OSError) -> None:
         directory = self._homes.get(partition)
         if directory is not None:
-            self._take_offline(directory, problem)
+            self.storage_failed(directory, problem)
 
-    def _take_offline(self, directory: LogDirectory, problem: OSError) -> None:
+    def storage_failed(self, directory: LogDirectory, problem: OSError) -> None:
+        """Something could not be read or written; whether the directory can be trusted on depends on what it was."""
+        if takes_offline(problem):
+            self.take_offline(directory, problem)
+        else:
+            log.error("storage failed for now", path=str(directory.path), reason=str(problem))
+
+    def take_offline(self, directory: LogDirectory, problem: OSError) -> None:
         """One directory has failed: its partitions end here, those of the others go on."""
         if not directory.is_online:
             return
@@ -266,29 +292,46 @@ class Replicas:
         for partition in self:
             if self._homes[partition] is directory:
                 self._forget(
-                    partition, Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"the log directory of {partition.key} is offline")
+                    partition,
+                    Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"the log directory of {partition.key} is offline"),
                 )
         if not any(other.is_online for other in self.directories):
             self._on_fatal(problem)
 
-    def close(self, clean: bool) -> None:
-        """Close every log; a directory whose logs all closed well is marked so."""
+    async def close(self) -> None:
+        """Close every log, fsyncs and all; a directory in which that fails is not marked as cleanly stopped."""
         for partition in self:
             partition.resign(Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the node is shutting down"))
-        for partition, directory in self._homes.items():
-            try:
-                partition.log.close(clean=clean)
-            except OSError as problem:
-                directory.mark_offline(problem)
-                log.error("log directory offline", path=str(directory.path), reason=str(problem))
+        await asyncio.gather(*(self._close_log(partition) for partition in self))
+
+    async def _close_log(self, partition: Partition) -> None:
+        directory = self._homes[partition]
+        try:
+            await self._disk.run(partition.log.close)
+        except OSError as problem:
+            # Whatever it was, this directory cannot be called cleanly closed.
+            self.take_offline(directory, problem)
 
 
-def _open_log(directory: LogDirectory, key: TopicPartition, topic_id: Uuid, config: LogConfig, now_ms: int) -> Log:
+def _open_log(
+    directory: LogDirectory,
+    key: TopicPartition,
+    topic_id: Uuid,
+    config: LogConfig,
+    producer_expiration_ms: int,
+    now_ms: int,
+) -> Log:
     """In a thread: create the partition's directory if need be, recover its log if need be."""
-    path = directory.ensure_partition(key, topic_id)
+    directory.ensure_partition(key, topic_id)
     start = LogStart(
         clean=directory.was_clean,
         recovery_point=directory.recovery_points.get(key, 0),
         log_start_offset=directory.start_offsets.get(key, 0),
+        producer_expiration_ms=producer_expiration_ms,
     )
-    return Log.open(LogPlace(path, key.topic, key.partition), config, start, now_ms)
+    return Log.open(LogPlace(directory.path, key.topic, key.partition), config, start, now_ms)
+
+
+def _unlink_all(paths: Iterable[str]) -> None:
+    for path in paths:
+        Path(path).unlink(missing_ok=True)

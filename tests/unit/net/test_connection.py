@@ -40,9 +40,9 @@ def frame(body: bytes) -> bytes:
 
 @asynccontextmanager
 async def listening(serve: Serve, limits: ListenerLimits = LIMITS) -> AsyncIterator[Listener]:
-    listener = Listener(Address("PLAINTEXT", "127.0.0.1", 0), serve, limits)
+    listener = Listener(Address("PLAINTEXT", "127.0.0.1", 0), limits)
     listener.open()
-    listener.start()
+    listener.start(serve)
     try:
         yield listener
     finally:
@@ -97,10 +97,13 @@ def test_a_request_that_waits_holds_back_the_answers_behind_it_but_not_their_sta
     async def main() -> None:
         gate = asyncio.get_running_loop().create_future()
         started: list[bytes] = []
+        all_started = asyncio.Event()
 
         async def serve(request: memoryview, peer: Peer) -> bytearray | None:
             body = bytes(request)
             started.append(body)
+            if len(started) == 3:
+                all_started.set()
             if body == b"waits":
                 await gate
             if body == b"silent":
@@ -110,8 +113,7 @@ def test_a_request_that_waits_holds_back_the_answers_behind_it_but_not_their_sta
         async with listening(serve) as listener:
             reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
             writer.write(frame(b"waits") + frame(b"silent") + frame(b"next"))
-            while len(started) < 3:
-                await asyncio.sleep(0.001)
+            await all_started.wait()
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(reader.read(1), 0.02)
             gate.set_result(None)

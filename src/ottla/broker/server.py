@@ -1,0 +1,211 @@
+"""`Node`: builds the parts, starts them in order, stops them in the reverse order. No logic of its own."""
+
+import asyncio
+import os
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+
+import structlog
+
+from ottla.base.broker_settings import BrokerConfig
+from ottla.base.types import Uuid, uuid_text
+from ottla.broker.api.configs import ConfigsApi
+from ottla.broker.api.fetch import FetchApi
+from ottla.broker.api.log_dirs import LogDirsApi
+from ottla.broker.api.metadata import MetadataApi
+from ottla.broker.api.offsets import OffsetsApi
+from ottla.broker.api.produce import ProduceApi
+from ottla.broker.api.producers import ProducersApi
+from ottla.broker.api.quorum import QuorumApi
+from ottla.broker.api.topics import TopicsApi
+from ottla.broker.route import Api
+from ottla.broker.router import Router
+from ottla.core.metadata.asks import BrokerHeartbeat, BrokerRegistration, Endpoint
+from ottla.core.metadata.image import ClusterImage, ImageDelta
+from ottla.net.listener import Listener, ListenerLimits
+from ottla.runtime import clock
+from ottla.runtime.cleaner import Cleaner
+from ottla.runtime.controller import Controller, ControllerPlace
+from ottla.runtime.directories import open_directories
+from ottla.runtime.disk import Disk
+from ottla.runtime.housekeeping import Housekeeping
+from ottla.runtime.replicas import Replicas
+from ottla.storage.directory import LogDirectory
+
+log = structlog.get_logger(__name__)
+
+_PLAINTEXT = 0
+_HEARTBEAT_SECONDS = 2.0
+_WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+
+
+class Node:
+    """One node of a cluster. `failed` resolves with the reason when it cannot go on."""
+
+    controller: Controller
+    replicas: Replicas
+    failed: asyncio.Future[BaseException]
+
+    def __init__(
+        self, config: BrokerConfig, *, sendfile: bool = True, now_ms: Callable[[], int] = clock.now_ms
+    ) -> None:
+        self.config = config
+        self._sendfile = sendfile
+        self._now_ms = now_ms
+        self._listeners = [Listener(address, self._listener_limits(config)) for address in config.listeners]
+        self._teardown: AsyncExitStack | None = None
+        self._broker_epoch = -1
+        self._are_logs_open = False
+
+    @property
+    def host(self) -> str:
+        return self._listeners[0].host
+
+    @property
+    def port(self) -> int:
+        return self._listeners[0].port
+
+    @property
+    def bootstrap(self) -> str:
+        """What a client on this machine is configured with."""
+        host = _WILDCARDS.get(self.host, self.host)
+        return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
+
+    async def start(self) -> None:
+        """Open, recover, elect, listen; raises OSError or Refused when that cannot be, and leaves nothing open then."""
+        assert self._teardown is None
+        self.failed = asyncio.get_running_loop().create_future()
+        async with AsyncExitStack() as teardown:
+            await self._start(teardown)
+            self._teardown = teardown.pop_all()
+        log.info("node started", node=self.config.node_id, bootstrap=self.bootstrap)
+
+    async def stop(self) -> None:
+        """Answer no more, put everything on disk, say so in the directories."""
+        teardown, self._teardown = self._teardown, None
+        if teardown is not None:
+            await teardown.aclose()
+            log.info("node stopped", node=self.config.node_id)
+
+    async def _start(self, teardown: AsyncExitStack) -> None:
+        config = self.config
+        # Before anything is written: an address in use is the most common reason for a start that fails.
+        for listener in self._listeners:
+            listener.open()
+            teardown.callback(listener.stop_accepting)
+        disk = Disk()
+        teardown.callback(disk.close)
+        directories, lost = await disk.run(open_directories, config)
+        teardown.callback(self._close_directories, directories)
+        cluster_id = directories[0].cluster_id
+        self.controller = Controller(self._controller_place(directories[0]), config.texts, on_fatal=self._fail)
+        teardown.push_async_callback(self.controller.stop)
+        await self.controller.start()
+        self.replicas = Replicas(config, directories, disk, self._now_ms, self._fail, lost)
+        housekeeping = Housekeeping(config, self.replicas, disk, self._now_ms)
+        teardown.push_async_callback(housekeeping.write_checkpoints)
+        teardown.push_async_callback(self.replicas.close)
+        self.controller.subscribe(self.replicas.on_image)
+        self.controller.subscribe(self._on_image)
+        await self._join_cluster(cluster_id, directories, teardown)
+        await self.replicas.settled()
+        self._are_logs_open = True
+        housekeeping.start(self._fail)
+        teardown.push_async_callback(housekeeping.stop)
+        cleaner = Cleaner(config, self.replicas, disk, self._now_ms)
+        cleaner.start(self._fail)
+        teardown.push_async_callback(cleaner.stop)
+        router = Router(route for api in self._apis(uuid_text(cluster_id)) for route in api.routes())
+        for listener in self._listeners:
+            listener.start(router.answer)
+            teardown.callback(listener.close_connections)
+            teardown.callback(listener.stop_accepting)
+
+    def _apis(self, cluster_id: str) -> tuple[Api, ...]:
+        replicas, controller, config = self.replicas, self.controller, self.config
+        return (
+            ProduceApi(replicas, self._now_ms),
+            FetchApi(replicas, config.fetch_max_bytes),
+            OffsetsApi(replicas),
+            MetadataApi(controller, replicas, config, cluster_id),
+            TopicsApi(controller, replicas, config),
+            ConfigsApi(controller, config),
+            ProducersApi(controller, replicas, config),
+            LogDirsApi(replicas),
+            QuorumApi(controller),
+        )
+
+    def _listener_limits(self, config: BrokerConfig) -> ListenerLimits:
+        return ListenerLimits(
+            frame_bytes_max=config.socket_request_max_bytes,
+            connections_max=config.max_connections,
+            connections_per_host_max=config.max_connections_per_ip,
+            idle_ms_max=config.connections_max_idle_ms,
+            sendfile=self._sendfile,
+        )
+
+    def _controller_place(self, home: LogDirectory) -> ControllerPlace:
+        return ControllerPlace(
+            node_id=self.config.node_id,
+            cluster_id=uuid_text(home.cluster_id),
+            directory=self.config.metadata_log_dir or home.path,
+            directory_id=home.id,
+            endpoints=self._endpoints(),
+            voters=(self.config.node_id,),
+        )
+
+    def _endpoints(self) -> tuple[Endpoint, ...]:
+        advertised = {address.name: address for address in self.config.advertised_listeners}
+        endpoints = []
+        for listener in self._listeners:
+            told = advertised.get(listener.name)
+            host, port = (told.host, told.port) if told is not None else (listener.host, listener.port)
+            endpoints.append(Endpoint(listener.name, host, port, _PLAINTEXT))
+        return tuple(endpoints)
+
+    async def _join_cluster(self, cluster_id: Uuid, directories: list[LogDirectory], teardown: AsyncExitStack) -> None:
+        """Register, and be unfenced by a first heartbeat; from then on this node may lead."""
+        config = self.config
+        registration = BrokerRegistration(
+            broker_id=config.node_id,
+            cluster_id=uuid_text(cluster_id),
+            incarnation_id=os.urandom(16),
+            endpoints=self._endpoints(),
+            features=self.controller.supported_features,
+            rack=config.broker_rack,
+            log_dirs=tuple(directory.id for directory in directories),
+        )
+        self._broker_epoch = await self.controller.register_broker(registration)
+        await self._beat()
+        beating = asyncio.get_running_loop().create_task(self._beat_forever())
+        teardown.callback(beating.cancel)
+
+    async def _beat(self) -> None:
+        beat = BrokerHeartbeat(self.config.node_id, self._broker_epoch, self.controller.applied_offset)
+        await self.controller.broker_heartbeat(beat)
+
+    async def _beat_forever(self) -> None:
+        while True:
+            await asyncio.sleep(_HEARTBEAT_SECONDS)
+            await self._beat()
+
+    def _on_image(self, image: ClusterImage, delta: ImageDelta) -> None:
+        """Settings that a running node takes up at once: the limits of its listeners."""
+        me = str(self.config.node_id)
+        if delta.whole or any(name in ("", me) for _, name in delta.configs):
+            texts = {**self.config.texts, **image.broker_config(self.config.node_id)}
+            limits = self._listener_limits(self.config.with_texts(texts))
+            for listener in self._listeners:
+                listener.change_limits(limits)
+
+    def _fail(self, reason: BaseException) -> None:
+        """Something without which this node cannot keep its promises is broken."""
+        log.error("node failed", reason=repr(reason))
+        if not self.failed.done():
+            self.failed.set_result(reason)
+
+    def _close_directories(self, directories: list[LogDirectory]) -> None:
+        # A start that failed on the way has recovered nothing, and must not make the next one believe so.
+        is_clean = self._are_logs_open and not self.failed.done()
+        for directory in directories:
+            directory.close(is_clean, self._broker_epoch)
