@@ -99,6 +99,8 @@ def _emit_class(body: Source, cls: MessageClass, message: Message | None) -> Non
             body.add(f"MIN_VERSION: ClassVar[int] = {min(message.versions)}")
             body.add(f"MAX_VERSION: ClassVar[int] = {max(message.versions)}")
             body.add(f"FLEXIBLE_FROM: ClassVar[int] = {message.flexible_from}")
+            if message.name.endswith("Request"):
+                body.add(f"ELEMENTS_MAX: ClassVar[int] = {body.use('REQUEST_ELEMENTS_MAX')}")
         if cls.fields:
             _emit_init(body, cls)
     body.add()

@@ -6,6 +6,7 @@ from tools.gen.layout import Layout
 from tools.gen.model import Field
 from tools.gen.source import Source, fresh_default, local, struct_size
 
+_UNCHARGED_ELEMENTS_MAX = 7
 _ARRAY_CODES = {"int8": "b", "int16": "h", "int32": "i", "int64": "q"}
 
 
@@ -158,6 +159,8 @@ class Reader:
             product = f"n * {size}" if size > 1 else "n"
             with source.block(f"if {product} > len(buf) - at:"):
                 self._malformed(f"{self._layout.of.name}.{f.name} claims {{n}} elements", formatted=True)
+            with source.block(f"if n > {_UNCHARGED_ELEMENTS_MAX}:"):
+                source.add(f"{source.use('charge')}(n)")
             self._elements(f, size)
         self._null(f)
 

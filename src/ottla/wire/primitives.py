@@ -16,6 +16,10 @@ NEVER_FLEXIBLE = 0x8000  # beyond every int16
 NEW: Any = type("New", (), {"__repr__": lambda _: "NEW", "__slots__": ()})()
 """Stands in a signature for a fresh list or a fresh nested message."""
 
+REQUEST_ELEMENTS_MAX = 200_000
+RESPONSE_ELEMENTS_MAX = 5_000_000
+"""Array elements of one message: three bytes of a frame may become 130 of memory, so the frame's size is no bound."""
+
 _UVARINT_BITS_MAX = 28
 _READ_ERRORS = (error, IndexError, UnicodeDecodeError)
 _pack_int16 = Struct(">h").pack
@@ -45,6 +49,7 @@ class Message:
 
     __slots__: tuple[str, ...] = ()
     API_KEY: ClassVar[int] = -1
+    ELEMENTS_MAX: ClassVar[int] = RESPONSE_ELEMENTS_MAX
     READERS: ClassVar[Mapping[int, Callable[[memoryview, int], tuple[Any, int]]]] = {}
     WRITERS: ClassVar[Mapping[int, Callable[[Any, Buffer], None]]] = {}
 
@@ -54,6 +59,7 @@ class Message:
         reader = cls.READERS.get(version)
         if reader is None:
             raise Malformed(f"{cls.__name__} has no version {version}")
+        _allowance.elements = cls.ELEMENTS_MAX
         try:
             message, at = reader(buf, at)
         except _READ_ERRORS as broken:
@@ -76,6 +82,23 @@ class Message:
     def __repr__(self) -> str:
         fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__slots__)
         return f"{type(self).__name__}({fields})"
+
+
+class _Allowance:
+    """What is left of the elements that the message being decoded may have."""
+
+    __slots__ = ("elements",)
+    elements: int
+
+
+_allowance = _Allowance()
+
+
+def charge(count: int) -> None:
+    """Called for arrays of more than a few elements; small ones are bounded by what holds them."""
+    _allowance.elements -= count
+    if _allowance.elements < 0:
+        raise Malformed("more array elements than any real message has")
 
 
 M = TypeVar("M", bound=Message)

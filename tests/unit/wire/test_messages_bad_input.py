@@ -8,7 +8,8 @@ import pytest
 from hypothesis import Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from ottla.wire.primitives import Malformed, Message
+from ottla.wire.messages.fetch import FetchRequest, FetchTopic
+from ottla.wire.primitives import REQUEST_ELEMENTS_MAX, Malformed, Message, write_uvarint
 from tests.unit.wire.message_values import kio_bytes, kio_messages, kio_values, our_bytes, record_values, schema_records
 
 ABSURD_LENGTHS = (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff\x0f", b"\xff\xff\xff\x7f", b"\x7f\xff", b"\x80\x00\x00\x00")
@@ -101,6 +102,34 @@ def test_an_absurd_length_anywhere_costs_no_memory(sample: Sample, data: Any) ->
 @every_message
 def test_noise_is_malformed_or_a_message(sample: Sample, noise: bytes) -> None:
     sample.decode(noise)
+
+
+def dense_fetch_request(topics: int) -> bytes:
+    """The most objects that a frame can be made to hold: three bytes each."""
+    one = our_bytes(FetchRequest(topics=[FetchTopic()]), 12)
+    at = one.index(b"\x02\x01\x01\x00")
+    count = bytearray()
+    write_uvarint(count, topics + 1)
+    return one[:at] + bytes(count) + b"\x01\x01\x00" * topics + one[at + 4 :]
+
+
+def test_a_frame_packed_with_empty_elements_is_refused_before_it_fills_the_memory() -> None:
+    many = dense_fetch_request(REQUEST_ELEMENTS_MAX + 1)
+    tracemalloc.start()
+    try:
+        with pytest.raises(Malformed, match="array elements"):
+            FetchRequest.decode(memoryview(many), 0, 12)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < BYTES_MAX
+
+
+def test_each_message_has_an_allowance_of_elements_of_its_own() -> None:
+    some = dense_fetch_request(3_000)
+    for _ in range(REQUEST_ELEMENTS_MAX // 3_000 + 1):
+        request, _ = FetchRequest.decode(memoryview(some), 0, 12)
+    assert len(request.topics) == 3_000
 
 
 def test_a_version_nobody_knows_is_malformed() -> None:

@@ -8,9 +8,11 @@ from typing import ClassVar
 
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     rest_of_uvarint,
     skip_tags,
     write_uvarint,
@@ -87,6 +89,7 @@ class AddPartitionsToTxnRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 5
     FLEXIBLE_FROM: ClassVar[int] = 3
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -118,6 +121,8 @@ def _read_add_partitions_to_txn_topic_v0(buf: memoryview, at: int) -> tuple[AddP
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"AddPartitionsToTxnTopic.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         m.partitions = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -151,6 +156,8 @@ def _read_add_partitions_to_txn_request_v0(buf: memoryview, at: int) -> tuple[Ad
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"AddPartitionsToTxnRequest.v3_and_below_topics claims {n} elements")
+        if n > 7:
+            charge(n)
         v3_and_below_topics: list[AddPartitionsToTxnTopic] = []
         for _ in range(n):
             v3_and_below_topics_item, at = _read_add_partitions_to_txn_topic_v0(buf, at)
@@ -195,6 +202,8 @@ def _read_add_partitions_to_txn_topic_v3(buf: memoryview, at: int) -> tuple[AddP
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"AddPartitionsToTxnTopic.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         m.partitions = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -245,6 +254,8 @@ def _read_add_partitions_to_txn_request_v3(buf: memoryview, at: int) -> tuple[Ad
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"AddPartitionsToTxnRequest.v3_and_below_topics claims {n} elements")
+        if n > 7:
+            charge(n)
         v3_and_below_topics: list[AddPartitionsToTxnTopic] = []
         for _ in range(n):
             v3_and_below_topics_item, at = _read_add_partitions_to_txn_topic_v3(buf, at)
@@ -301,6 +312,8 @@ def _read_add_partitions_to_txn_transaction_v4(buf: memoryview, at: int) -> tupl
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"AddPartitionsToTxnTransaction.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[AddPartitionsToTxnTopic] = []
         for _ in range(n):
             topics_item, at = _read_add_partitions_to_txn_topic_v3(buf, at)
@@ -345,6 +358,8 @@ def _read_add_partitions_to_txn_request_v4(buf: memoryview, at: int) -> tuple[Ad
     if n >= 0:
         if n * 14 > len(buf) - at:
             raise Malformed(f"AddPartitionsToTxnRequest.transactions claims {n} elements")
+        if n > 7:
+            charge(n)
         transactions: list[AddPartitionsToTxnTransaction] = []
         for _ in range(n):
             transactions_item, at = _read_add_partitions_to_txn_transaction_v4(buf, at)
@@ -489,6 +504,8 @@ def _read_add_partitions_to_txn_topic_result_v0(buf: memoryview, at: int) -> tup
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"AddPartitionsToTxnTopicResult.results_by_partition claims {n} elements")
+        if n > 7:
+            charge(n)
         results_by_partition: list[AddPartitionsToTxnPartitionResult] = []
         for _ in range(n):
             results_by_partition_item, at = _read_add_partitions_to_txn_partition_result_v0(buf, at)
@@ -518,6 +535,8 @@ def _read_add_partitions_to_txn_response_v0(buf: memoryview, at: int) -> tuple[A
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"AddPartitionsToTxnResponse.results_by_topic_v3_and_below claims {n} elements")
+        if n > 7:
+            charge(n)
         results_by_topic_v3_and_below: list[AddPartitionsToTxnTopicResult] = []
         for _ in range(n):
             results_by_topic_v3_and_below_item, at = _read_add_partitions_to_txn_topic_result_v0(buf, at)
@@ -572,6 +591,8 @@ def _read_add_partitions_to_txn_topic_result_v3(buf: memoryview, at: int) -> tup
     if n >= 0:
         if n * 7 > len(buf) - at:
             raise Malformed(f"AddPartitionsToTxnTopicResult.results_by_partition claims {n} elements")
+        if n > 7:
+            charge(n)
         results_by_partition: list[AddPartitionsToTxnPartitionResult] = []
         for _ in range(n):
             results_by_partition_item, at = _read_add_partitions_to_txn_partition_result_v3(buf, at)
@@ -615,6 +636,8 @@ def _read_add_partitions_to_txn_response_v3(buf: memoryview, at: int) -> tuple[A
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"AddPartitionsToTxnResponse.results_by_topic_v3_and_below claims {n} elements")
+        if n > 7:
+            charge(n)
         results_by_topic_v3_and_below: list[AddPartitionsToTxnTopicResult] = []
         for _ in range(n):
             results_by_topic_v3_and_below_item, at = _read_add_partitions_to_txn_topic_result_v3(buf, at)
@@ -665,6 +688,8 @@ def _read_add_partitions_to_txn_result_v4(buf: memoryview, at: int) -> tuple[Add
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"AddPartitionsToTxnResult.topic_results claims {n} elements")
+        if n > 7:
+            charge(n)
         topic_results: list[AddPartitionsToTxnTopicResult] = []
         for _ in range(n):
             topic_results_item, at = _read_add_partitions_to_txn_topic_result_v3(buf, at)
@@ -708,6 +733,8 @@ def _read_add_partitions_to_txn_response_v4(buf: memoryview, at: int) -> tuple[A
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"AddPartitionsToTxnResponse.results_by_transaction claims {n} elements")
+        if n > 7:
+            charge(n)
         results_by_transaction: list[AddPartitionsToTxnResult] = []
         for _ in range(n):
             results_by_transaction_item, at = _read_add_partitions_to_txn_result_v4(buf, at)

@@ -9,9 +9,11 @@ from typing import ClassVar
 from ottla.base.types import ZERO_UUID
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     rest_of_uvarint,
     skip_tags,
     write_uvarint,
@@ -59,6 +61,7 @@ class AddRaftVoterRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1
     FLEXIBLE_FROM: ClassVar[int] = 0
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -147,6 +150,8 @@ def _read_add_raft_voter_request_v0(buf: memoryview, at: int) -> tuple[AddRaftVo
     if n >= 0:
         if n * 5 > len(buf) - at:
             raise Malformed(f"AddRaftVoterRequest.listeners claims {n} elements")
+        if n > 7:
+            charge(n)
         listeners: list[Listener] = []
         for _ in range(n):
             listeners_item, at = _read_listener_v0(buf, at)
@@ -207,6 +212,8 @@ def _read_add_raft_voter_request_v1(buf: memoryview, at: int) -> tuple[AddRaftVo
     if n >= 0:
         if n * 5 > len(buf) - at:
             raise Malformed(f"AddRaftVoterRequest.listeners claims {n} elements")
+        if n > 7:
+            charge(n)
         listeners: list[Listener] = []
         for _ in range(n):
             listeners_item, at = _read_listener_v0(buf, at)

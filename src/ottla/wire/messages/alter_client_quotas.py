@@ -8,9 +8,11 @@ from typing import ClassVar
 
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     rest_of_uvarint,
     skip_tags,
     write_uvarint,
@@ -94,6 +96,7 @@ class AlterClientQuotasRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1
     FLEXIBLE_FROM: ClassVar[int] = 1
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -172,6 +175,8 @@ def _read_request_entry_data_v0(buf: memoryview, at: int) -> tuple[RequestEntryD
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"RequestEntryData.entity claims {n} elements")
+        if n > 7:
+            charge(n)
         entity: list[EntityData] = []
         for _ in range(n):
             entity_item, at = _read_entity_data_v0(buf, at)
@@ -184,6 +189,8 @@ def _read_request_entry_data_v0(buf: memoryview, at: int) -> tuple[RequestEntryD
     if n >= 0:
         if n * 11 > len(buf) - at:
             raise Malformed(f"RequestEntryData.ops claims {n} elements")
+        if n > 7:
+            charge(n)
         ops: list[OpData] = []
         for _ in range(n):
             ops_item, at = _read_op_data_v0(buf, at)
@@ -214,6 +221,8 @@ def _read_alter_client_quotas_request_v0(buf: memoryview, at: int) -> tuple[Alte
     if n >= 0:
         if n * 8 > len(buf) - at:
             raise Malformed(f"AlterClientQuotasRequest.entries claims {n} elements")
+        if n > 7:
+            charge(n)
         entries: list[RequestEntryData] = []
         for _ in range(n):
             entries_item, at = _read_request_entry_data_v0(buf, at)
@@ -329,6 +338,8 @@ def _read_request_entry_data_v1(buf: memoryview, at: int) -> tuple[RequestEntryD
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"RequestEntryData.entity claims {n} elements")
+        if n > 7:
+            charge(n)
         entity: list[EntityData] = []
         for _ in range(n):
             entity_item, at = _read_entity_data_v1(buf, at)
@@ -344,6 +355,8 @@ def _read_request_entry_data_v1(buf: memoryview, at: int) -> tuple[RequestEntryD
     if n >= 0:
         if n * 11 > len(buf) - at:
             raise Malformed(f"RequestEntryData.ops claims {n} elements")
+        if n > 7:
+            charge(n)
         ops: list[OpData] = []
         for _ in range(n):
             ops_item, at = _read_op_data_v1(buf, at)
@@ -388,6 +401,8 @@ def _read_alter_client_quotas_request_v1(buf: memoryview, at: int) -> tuple[Alte
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"AlterClientQuotasRequest.entries claims {n} elements")
+        if n > 7:
+            charge(n)
         entries: list[RequestEntryData] = []
         for _ in range(n):
             entries_item, at = _read_request_entry_data_v1(buf, at)
@@ -478,6 +493,8 @@ def _read_response_entry_data_v0(buf: memoryview, at: int) -> tuple[ResponseEntr
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"ResponseEntryData.entity claims {n} elements")
+        if n > 7:
+            charge(n)
         entity: list[EntityData] = []
         for _ in range(n):
             entity_item, at = _read_entity_data_v0(buf, at)
@@ -511,6 +528,8 @@ def _read_alter_client_quotas_response_v0(buf: memoryview, at: int) -> tuple[Alt
     if n >= 0:
         if n * 8 > len(buf) - at:
             raise Malformed(f"AlterClientQuotasResponse.entries claims {n} elements")
+        if n > 7:
+            charge(n)
         entries: list[ResponseEntryData] = []
         for _ in range(n):
             entries_item, at = _read_response_entry_data_v0(buf, at)
@@ -550,6 +569,8 @@ def _read_response_entry_data_v1(buf: memoryview, at: int) -> tuple[ResponseEntr
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"ResponseEntryData.entity claims {n} elements")
+        if n > 7:
+            charge(n)
         entity: list[EntityData] = []
         for _ in range(n):
             entity_item, at = _read_entity_data_v1(buf, at)
@@ -598,6 +619,8 @@ def _read_alter_client_quotas_response_v1(buf: memoryview, at: int) -> tuple[Alt
     if n >= 0:
         if n * 5 > len(buf) - at:
             raise Malformed(f"AlterClientQuotasResponse.entries claims {n} elements")
+        if n > 7:
+            charge(n)
         entries: list[ResponseEntryData] = []
         for _ in range(n):
             entries_item, at = _read_response_entry_data_v1(buf, at)

@@ -8,9 +8,11 @@ from typing import ClassVar
 
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     rest_of_uvarint,
     skip_tags,
     write_uvarint,
@@ -79,6 +81,7 @@ class AlterConfigsRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 2
     FLEXIBLE_FROM: ClassVar[int] = 2
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -142,6 +145,8 @@ def _read_alter_configs_resource_v0(buf: memoryview, at: int) -> tuple[AlterConf
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"AlterConfigsResource.configs claims {n} elements")
+        if n > 7:
+            charge(n)
         configs: list[AlterableConfig] = []
         for _ in range(n):
             configs_item, at = _read_alterable_config_v0(buf, at)
@@ -171,6 +176,8 @@ def _read_alter_configs_request_v0(buf: memoryview, at: int) -> tuple[AlterConfi
     if n >= 0:
         if n * 7 > len(buf) - at:
             raise Malformed(f"AlterConfigsRequest.resources claims {n} elements")
+        if n > 7:
+            charge(n)
         resources: list[AlterConfigsResource] = []
         for _ in range(n):
             resources_item, at = _read_alter_configs_resource_v0(buf, at)
@@ -266,6 +273,8 @@ def _read_alter_configs_resource_v2(buf: memoryview, at: int) -> tuple[AlterConf
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"AlterConfigsResource.configs claims {n} elements")
+        if n > 7:
+            charge(n)
         configs: list[AlterableConfig] = []
         for _ in range(n):
             configs_item, at = _read_alterable_config_v2(buf, at)
@@ -310,6 +319,8 @@ def _read_alter_configs_request_v2(buf: memoryview, at: int) -> tuple[AlterConfi
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"AlterConfigsRequest.resources claims {n} elements")
+        if n > 7:
+            charge(n)
         resources: list[AlterConfigsResource] = []
         for _ in range(n):
             resources_item, at = _read_alter_configs_resource_v2(buf, at)
@@ -433,6 +444,8 @@ def _read_alter_configs_response_v0(buf: memoryview, at: int) -> tuple[AlterConf
     if n >= 0:
         if n * 7 > len(buf) - at:
             raise Malformed(f"AlterConfigsResponse.responses claims {n} elements")
+        if n > 7:
+            charge(n)
         responses: list[AlterConfigsResourceResponse] = []
         for _ in range(n):
             responses_item, at = _read_alter_configs_resource_response_v0(buf, at)
@@ -516,6 +529,8 @@ def _read_alter_configs_response_v2(buf: memoryview, at: int) -> tuple[AlterConf
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"AlterConfigsResponse.responses claims {n} elements")
+        if n > 7:
+            charge(n)
         responses: list[AlterConfigsResourceResponse] = []
         for _ in range(n):
             responses_item, at = _read_alter_configs_resource_response_v2(buf, at)

@@ -9,9 +9,11 @@ from typing import ClassVar
 from ottla.base.types import ZERO_UUID
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     rest_of_uvarint,
     skip_tags,
     write_uvarint,
@@ -100,6 +102,7 @@ class AlterPartitionRequest(Message):
     MIN_VERSION: ClassVar[int] = 2
     MAX_VERSION: ClassVar[int] = 3
     FLEXIBLE_FROM: ClassVar[int] = 2
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -122,6 +125,8 @@ def _read_request_partition_data_v2(buf: memoryview, at: int) -> tuple[RequestPa
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"RequestPartitionData.new_isr claims {n} elements")
+        if n > 7:
+            charge(n)
         m.new_isr = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -156,6 +161,8 @@ def _read_request_topic_data_v2(buf: memoryview, at: int) -> tuple[RequestTopicD
     if n >= 0:
         if n * 15 > len(buf) - at:
             raise Malformed(f"RequestTopicData.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[RequestPartitionData] = []
         for _ in range(n):
             partitions_item, at = _read_request_partition_data_v2(buf, at)
@@ -193,6 +200,8 @@ def _read_alter_partition_request_v2(buf: memoryview, at: int) -> tuple[AlterPar
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"AlterPartitionRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[RequestTopicData] = []
         for _ in range(n):
             topics_item, at = _read_request_topic_data_v2(buf, at)
@@ -243,6 +252,8 @@ def _read_request_partition_data_v3(buf: memoryview, at: int) -> tuple[RequestPa
     if n >= 0:
         if n * 13 > len(buf) - at:
             raise Malformed(f"RequestPartitionData.new_isr_with_epochs claims {n} elements")
+        if n > 7:
+            charge(n)
         new_isr_with_epochs: list[BrokerState] = []
         for _ in range(n):
             new_isr_with_epochs_item, at = _read_broker_state_v3(buf, at)
@@ -281,6 +292,8 @@ def _read_request_topic_data_v3(buf: memoryview, at: int) -> tuple[RequestTopicD
     if n >= 0:
         if n * 15 > len(buf) - at:
             raise Malformed(f"RequestTopicData.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[RequestPartitionData] = []
         for _ in range(n):
             partitions_item, at = _read_request_partition_data_v3(buf, at)
@@ -318,6 +331,8 @@ def _read_alter_partition_request_v3(buf: memoryview, at: int) -> tuple[AlterPar
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"AlterPartitionRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[RequestTopicData] = []
         for _ in range(n):
             topics_item, at = _read_request_topic_data_v3(buf, at)
@@ -432,6 +447,8 @@ def _read_response_partition_data_v2(buf: memoryview, at: int) -> tuple[Response
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"ResponsePartitionData.isr claims {n} elements")
+        if n > 7:
+            charge(n)
         m.isr = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -465,6 +482,8 @@ def _read_response_topic_data_v2(buf: memoryview, at: int) -> tuple[ResponseTopi
     if n >= 0:
         if n * 21 > len(buf) - at:
             raise Malformed(f"ResponseTopicData.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[ResponsePartitionData] = []
         for _ in range(n):
             partitions_item, at = _read_response_partition_data_v2(buf, at)
@@ -502,6 +521,8 @@ def _read_alter_partition_response_v2(buf: memoryview, at: int) -> tuple[AlterPa
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"AlterPartitionResponse.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[ResponseTopicData] = []
         for _ in range(n):
             topics_item, at = _read_response_topic_data_v2(buf, at)

@@ -8,9 +8,11 @@ from typing import ClassVar
 
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     rest_of_uvarint,
     skip_tags,
     write_uvarint,
@@ -67,6 +69,7 @@ class AlterPartitionReassignmentsRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1
     FLEXIBLE_FROM: ClassVar[int] = 0
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -89,6 +92,8 @@ def _read_reassignable_partition_v0(buf: memoryview, at: int) -> tuple[Reassigna
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"ReassignablePartition.replicas claims {n} elements")
+        if n > 7:
+            charge(n)
         m.replicas = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -137,6 +142,8 @@ def _read_reassignable_topic_v0(buf: memoryview, at: int) -> tuple[ReassignableT
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"ReassignableTopic.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[ReassignablePartition] = []
         for _ in range(n):
             partitions_item, at = _read_reassignable_partition_v0(buf, at)
@@ -180,6 +187,8 @@ def _read_alter_partition_reassignments_request_v0(buf: memoryview, at: int) -> 
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"AlterPartitionReassignmentsRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[ReassignableTopic] = []
         for _ in range(n):
             topics_item, at = _read_reassignable_topic_v0(buf, at)
@@ -218,6 +227,8 @@ def _read_alter_partition_reassignments_request_v1(buf: memoryview, at: int) -> 
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"AlterPartitionReassignmentsRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[ReassignableTopic] = []
         for _ in range(n):
             topics_item, at = _read_reassignable_topic_v0(buf, at)
@@ -373,6 +384,8 @@ def _read_reassignable_topic_response_v0(buf: memoryview, at: int) -> tuple[Reas
     if n >= 0:
         if n * 8 > len(buf) - at:
             raise Malformed(f"ReassignableTopicResponse.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[ReassignablePartitionResponse] = []
         for _ in range(n):
             partitions_item, at = _read_reassignable_partition_response_v0(buf, at)
@@ -427,6 +440,8 @@ def _read_alter_partition_reassignments_response_v0(buf: memoryview, at: int) ->
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"AlterPartitionReassignmentsResponse.responses claims {n} elements")
+        if n > 7:
+            charge(n)
         responses: list[ReassignableTopicResponse] = []
         for _ in range(n):
             responses_item, at = _read_reassignable_topic_response_v0(buf, at)
@@ -487,6 +502,8 @@ def _read_alter_partition_reassignments_response_v1(buf: memoryview, at: int) ->
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"AlterPartitionReassignmentsResponse.responses claims {n} elements")
+        if n > 7:
+            charge(n)
         responses: list[ReassignableTopicResponse] = []
         for _ in range(n):
             responses_item, at = _read_reassignable_topic_response_v0(buf, at)

@@ -8,9 +8,11 @@ from typing import ClassVar
 
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     rest_of_uvarint,
     skip_tags,
     write_uvarint,
@@ -68,6 +70,7 @@ class AlterReplicaLogDirsRequest(Message):
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 2
     FLEXIBLE_FROM: ClassVar[int] = 2
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -91,6 +94,8 @@ def _read_alter_replica_log_dir_topic_v1(buf: memoryview, at: int) -> tuple[Alte
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"AlterReplicaLogDirTopic.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         m.partitions = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -124,6 +129,8 @@ def _read_alter_replica_log_dir_v1(buf: memoryview, at: int) -> tuple[AlterRepli
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"AlterReplicaLogDir.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[AlterReplicaLogDirTopic] = []
         for _ in range(n):
             topics_item, at = _read_alter_replica_log_dir_topic_v1(buf, at)
@@ -153,6 +160,8 @@ def _read_alter_replica_log_dirs_request_v1(buf: memoryview, at: int) -> tuple[A
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"AlterReplicaLogDirsRequest.dirs claims {n} elements")
+        if n > 7:
+            charge(n)
         dirs: list[AlterReplicaLogDir] = []
         for _ in range(n):
             dirs_item, at = _read_alter_replica_log_dir_v1(buf, at)
@@ -192,6 +201,8 @@ def _read_alter_replica_log_dir_topic_v2(buf: memoryview, at: int) -> tuple[Alte
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"AlterReplicaLogDirTopic.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         m.partitions = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -242,6 +253,8 @@ def _read_alter_replica_log_dir_v2(buf: memoryview, at: int) -> tuple[AlterRepli
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"AlterReplicaLogDir.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[AlterReplicaLogDirTopic] = []
         for _ in range(n):
             topics_item, at = _read_alter_replica_log_dir_topic_v2(buf, at)
@@ -285,6 +298,8 @@ def _read_alter_replica_log_dirs_request_v2(buf: memoryview, at: int) -> tuple[A
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"AlterReplicaLogDirsRequest.dirs claims {n} elements")
+        if n > 7:
+            charge(n)
         dirs: list[AlterReplicaLogDir] = []
         for _ in range(n):
             dirs_item, at = _read_alter_replica_log_dir_v2(buf, at)
@@ -396,6 +411,8 @@ def _read_alter_replica_log_dir_topic_result_v1(buf: memoryview, at: int) -> tup
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"AlterReplicaLogDirTopicResult.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[AlterReplicaLogDirPartitionResult] = []
         for _ in range(n):
             partitions_item, at = _read_alter_replica_log_dir_partition_result_v1(buf, at)
@@ -425,6 +442,8 @@ def _read_alter_replica_log_dirs_response_v1(buf: memoryview, at: int) -> tuple[
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"AlterReplicaLogDirsResponse.results claims {n} elements")
+        if n > 7:
+            charge(n)
         results: list[AlterReplicaLogDirTopicResult] = []
         for _ in range(n):
             results_item, at = _read_alter_replica_log_dir_topic_result_v1(buf, at)
@@ -477,6 +496,8 @@ def _read_alter_replica_log_dir_topic_result_v2(buf: memoryview, at: int) -> tup
     if n >= 0:
         if n * 7 > len(buf) - at:
             raise Malformed(f"AlterReplicaLogDirTopicResult.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[AlterReplicaLogDirPartitionResult] = []
         for _ in range(n):
             partitions_item, at = _read_alter_replica_log_dir_partition_result_v2(buf, at)
@@ -520,6 +541,8 @@ def _read_alter_replica_log_dirs_response_v2(buf: memoryview, at: int) -> tuple[
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"AlterReplicaLogDirsResponse.results claims {n} elements")
+        if n > 7:
+            charge(n)
         results: list[AlterReplicaLogDirTopicResult] = []
         for _ in range(n):
             results_item, at = _read_alter_replica_log_dir_topic_result_v2(buf, at)

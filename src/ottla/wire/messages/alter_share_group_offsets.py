@@ -9,9 +9,11 @@ from typing import ClassVar
 from ottla.base.types import ZERO_UUID
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     rest_of_uvarint,
     skip_tags,
     write_uvarint,
@@ -65,6 +67,7 @@ class AlterShareGroupOffsetsRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_FROM: ClassVar[int] = 0
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -109,6 +112,8 @@ def _read_alter_share_group_offsets_request_topic_v0(buf: memoryview, at: int) -
     if n >= 0:
         if n * 13 > len(buf) - at:
             raise Malformed(f"AlterShareGroupOffsetsRequestTopic.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[AlterShareGroupOffsetsRequestPartition] = []
         for _ in range(n):
             partitions_item, at = _read_alter_share_group_offsets_request_partition_v0(buf, at)
@@ -163,6 +168,8 @@ def _read_alter_share_group_offsets_request_v0(buf: memoryview, at: int) -> tupl
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"AlterShareGroupOffsetsRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[AlterShareGroupOffsetsRequestTopic] = []
         for _ in range(n):
             topics_item, at = _read_alter_share_group_offsets_request_topic_v0(buf, at)
@@ -322,6 +329,8 @@ def _read_alter_share_group_offsets_response_topic_v0(buf: memoryview, at: int) 
     if n >= 0:
         if n * 8 > len(buf) - at:
             raise Malformed(f"AlterShareGroupOffsetsResponseTopic.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[AlterShareGroupOffsetsResponsePartition] = []
         for _ in range(n):
             partitions_item, at = _read_alter_share_group_offsets_response_partition_v0(buf, at)
@@ -377,6 +386,8 @@ def _read_alter_share_group_offsets_response_v0(buf: memoryview, at: int) -> tup
     if n >= 0:
         if n * 19 > len(buf) - at:
             raise Malformed(f"AlterShareGroupOffsetsResponse.responses claims {n} elements")
+        if n > 7:
+            charge(n)
         responses: list[AlterShareGroupOffsetsResponseTopic] = []
         for _ in range(n):
             responses_item, at = _read_alter_share_group_offsets_response_topic_v0(buf, at)

@@ -8,9 +8,11 @@ from typing import ClassVar
 
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     rest_of_uvarint,
     skip_tags,
     write_uvarint,
@@ -75,6 +77,7 @@ class AlterUserScramCredentialsRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_FROM: ClassVar[int] = 0
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -194,6 +197,8 @@ def _read_alter_user_scram_credentials_request_v0(buf: memoryview, at: int) -> t
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"AlterUserScramCredentialsRequest.deletions claims {n} elements")
+        if n > 7:
+            charge(n)
         deletions: list[ScramCredentialDeletion] = []
         for _ in range(n):
             deletions_item, at = _read_scram_credential_deletion_v0(buf, at)
@@ -209,6 +214,8 @@ def _read_alter_user_scram_credentials_request_v0(buf: memoryview, at: int) -> t
     if n >= 0:
         if n * 9 > len(buf) - at:
             raise Malformed(f"AlterUserScramCredentialsRequest.upsertions claims {n} elements")
+        if n > 7:
+            charge(n)
         upsertions: list[ScramCredentialUpsertion] = []
         for _ in range(n):
             upsertions_item, at = _read_scram_credential_upsertion_v0(buf, at)
@@ -352,6 +359,8 @@ def _read_alter_user_scram_credentials_response_v0(buf: memoryview, at: int) -> 
     if n >= 0:
         if n * 5 > len(buf) - at:
             raise Malformed(f"AlterUserScramCredentialsResponse.results claims {n} elements")
+        if n > 7:
+            charge(n)
         results: list[AlterUserScramCredentialsResult] = []
         for _ in range(n):
             results_item, at = _read_alter_user_scram_credentials_result_v0(buf, at)

@@ -8,9 +8,11 @@ from typing import ClassVar
 
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     read_uvarint,
     rest_of_uvarint,
     skip_tags,
@@ -47,6 +49,7 @@ class ApiVersionsRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 4
     FLEXIBLE_FROM: ClassVar[int] = 3
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -239,6 +242,8 @@ def _read_api_versions_response_v0(buf: memoryview, at: int) -> tuple[ApiVersion
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"ApiVersionsResponse.api_keys claims {n} elements")
+        if n > 7:
+            charge(n)
         api_keys: list[ApiVersion] = []
         for _ in range(n):
             api_keys_item, at = _read_api_version_v0(buf, at)
@@ -269,6 +274,8 @@ def _read_api_versions_response_v1(buf: memoryview, at: int) -> tuple[ApiVersion
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"ApiVersionsResponse.api_keys claims {n} elements")
+        if n > 7:
+            charge(n)
         api_keys: list[ApiVersion] = []
         for _ in range(n):
             api_keys_item, at = _read_api_version_v0(buf, at)
@@ -379,6 +386,8 @@ def _read_api_versions_response_v3(buf: memoryview, at: int) -> tuple[ApiVersion
     if n >= 0:
         if n * 7 > len(buf) - at:
             raise Malformed(f"ApiVersionsResponse.api_keys claims {n} elements")
+        if n > 7:
+            charge(n)
         api_keys: list[ApiVersion] = []
         for _ in range(n):
             api_keys_item, at = _read_api_version_v3(buf, at)
@@ -413,6 +422,8 @@ def _read_tags_of_api_versions_response_v3(m: ApiVersionsResponse, buf: memoryvi
             if n >= 0:
                 if n * 6 > len(buf) - at:
                     raise Malformed(f"ApiVersionsResponse.supported_features claims {n} elements")
+                if n > 7:
+                    charge(n)
                 supported_features: list[SupportedFeatureKey] = []
                 for _ in range(n):
                     supported_features_item, at = _read_supported_feature_key_v3(buf, at)
@@ -432,6 +443,8 @@ def _read_tags_of_api_versions_response_v3(m: ApiVersionsResponse, buf: memoryvi
             if n >= 0:
                 if n * 6 > len(buf) - at:
                     raise Malformed(f"ApiVersionsResponse.finalized_features claims {n} elements")
+                if n > 7:
+                    charge(n)
                 finalized_features: list[FinalizedFeatureKey] = []
                 for _ in range(n):
                     finalized_features_item, at = _read_finalized_feature_key_v3(buf, at)

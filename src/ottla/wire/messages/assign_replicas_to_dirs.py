@@ -9,9 +9,11 @@ from typing import ClassVar
 from ottla.base.types import ZERO_UUID
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     rest_of_uvarint,
     skip_tags,
     write_uvarint,
@@ -81,6 +83,7 @@ class AssignReplicasToDirsRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_FROM: ClassVar[int] = 0
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -116,6 +119,8 @@ def _read_request_topic_data_v0(buf: memoryview, at: int) -> tuple[RequestTopicD
     if n >= 0:
         if n * 5 > len(buf) - at:
             raise Malformed(f"RequestTopicData.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[RequestPartitionData] = []
         for _ in range(n):
             partitions_item, at = _read_request_partition_data_v0(buf, at)
@@ -153,6 +158,8 @@ def _read_request_directory_data_v0(buf: memoryview, at: int) -> tuple[RequestDi
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"RequestDirectoryData.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[RequestTopicData] = []
         for _ in range(n):
             topics_item, at = _read_request_topic_data_v0(buf, at)
@@ -190,6 +197,8 @@ def _read_assign_replicas_to_dirs_request_v0(buf: memoryview, at: int) -> tuple[
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"AssignReplicasToDirsRequest.directories claims {n} elements")
+        if n > 7:
+            charge(n)
         directories: list[RequestDirectoryData] = []
         for _ in range(n):
             directories_item, at = _read_request_directory_data_v0(buf, at)
@@ -315,6 +324,8 @@ def _read_response_topic_data_v0(buf: memoryview, at: int) -> tuple[ResponseTopi
     if n >= 0:
         if n * 7 > len(buf) - at:
             raise Malformed(f"ResponseTopicData.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[ResponsePartitionData] = []
         for _ in range(n):
             partitions_item, at = _read_response_partition_data_v0(buf, at)
@@ -352,6 +363,8 @@ def _read_response_directory_data_v0(buf: memoryview, at: int) -> tuple[Response
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"ResponseDirectoryData.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[ResponseTopicData] = []
         for _ in range(n):
             topics_item, at = _read_response_topic_data_v0(buf, at)
@@ -389,6 +402,8 @@ def _read_assign_replicas_to_dirs_response_v0(buf: memoryview, at: int) -> tuple
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"AssignReplicasToDirsResponse.directories claims {n} elements")
+        if n > 7:
+            charge(n)
         directories: list[ResponseDirectoryData] = []
         for _ in range(n):
             directories_item, at = _read_response_directory_data_v0(buf, at)

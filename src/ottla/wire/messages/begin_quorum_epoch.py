@@ -9,9 +9,11 @@ from typing import ClassVar
 from ottla.base.types import ZERO_UUID
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     read_uvarint,
     rest_of_uvarint,
     skip_tags,
@@ -105,6 +107,7 @@ class BeginQuorumEpochRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1
     FLEXIBLE_FROM: ClassVar[int] = 1
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -146,6 +149,8 @@ def _read_request_topic_data_v0(buf: memoryview, at: int) -> tuple[RequestTopicD
     if n >= 0:
         if n * 12 > len(buf) - at:
             raise Malformed(f"RequestTopicData.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[RequestPartitionData] = []
         for _ in range(n):
             partitions_item, at = _read_request_partition_data_v0(buf, at)
@@ -185,6 +190,8 @@ def _read_begin_quorum_epoch_request_v0(buf: memoryview, at: int) -> tuple[Begin
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"BeginQuorumEpochRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[RequestTopicData] = []
         for _ in range(n):
             topics_item, at = _read_request_topic_data_v0(buf, at)
@@ -247,6 +254,8 @@ def _read_request_topic_data_v1(buf: memoryview, at: int) -> tuple[RequestTopicD
     if n >= 0:
         if n * 29 > len(buf) - at:
             raise Malformed(f"RequestTopicData.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[RequestPartitionData] = []
         for _ in range(n):
             partitions_item, at = _read_request_partition_data_v1(buf, at)
@@ -350,6 +359,8 @@ def _read_begin_quorum_epoch_request_v1(buf: memoryview, at: int) -> tuple[Begin
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"BeginQuorumEpochRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[RequestTopicData] = []
         for _ in range(n):
             topics_item, at = _read_request_topic_data_v1(buf, at)
@@ -365,6 +376,8 @@ def _read_begin_quorum_epoch_request_v1(buf: memoryview, at: int) -> tuple[Begin
     if n >= 0:
         if n * 5 > len(buf) - at:
             raise Malformed(f"BeginQuorumEpochRequest.leader_endpoints claims {n} elements")
+        if n > 7:
+            charge(n)
         leader_endpoints: list[LeaderEndpoint] = []
         for _ in range(n):
             leader_endpoints_item, at = _read_leader_endpoint_v1(buf, at)
@@ -523,6 +536,8 @@ def _read_response_topic_data_v0(buf: memoryview, at: int) -> tuple[ResponseTopi
     if n >= 0:
         if n * 14 > len(buf) - at:
             raise Malformed(f"ResponseTopicData.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[ResponsePartitionData] = []
         for _ in range(n):
             partitions_item, at = _read_response_partition_data_v0(buf, at)
@@ -552,6 +567,8 @@ def _read_begin_quorum_epoch_response_v0(buf: memoryview, at: int) -> tuple[Begi
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"BeginQuorumEpochResponse.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[ResponseTopicData] = []
         for _ in range(n):
             topics_item, at = _read_response_topic_data_v0(buf, at)
@@ -605,6 +622,8 @@ def _read_response_topic_data_v1(buf: memoryview, at: int) -> tuple[ResponseTopi
     if n >= 0:
         if n * 15 > len(buf) - at:
             raise Malformed(f"ResponseTopicData.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[ResponsePartitionData] = []
         for _ in range(n):
             partitions_item, at = _read_response_partition_data_v1(buf, at)
@@ -680,6 +699,8 @@ def _read_begin_quorum_epoch_response_v1(buf: memoryview, at: int) -> tuple[Begi
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"BeginQuorumEpochResponse.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[ResponseTopicData] = []
         for _ in range(n):
             topics_item, at = _read_response_topic_data_v1(buf, at)
@@ -711,6 +732,8 @@ def _read_tags_of_begin_quorum_epoch_response_v1(m: BeginQuorumEpochResponse, bu
             if n >= 0:
                 if n * 8 > len(buf) - at:
                     raise Malformed(f"BeginQuorumEpochResponse.node_endpoints claims {n} elements")
+                if n > 7:
+                    charge(n)
                 node_endpoints: list[NodeEndpoint] = []
                 for _ in range(n):
                     node_endpoints_item, at = _read_node_endpoint_v1(buf, at)

@@ -8,9 +8,11 @@ from typing import ClassVar
 
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     read_uvarint,
     rest_of_uvarint,
     skip_tags,
@@ -40,6 +42,7 @@ class BrokerHeartbeatRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 2
     FLEXIBLE_FROM: ClassVar[int] = 0
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -102,6 +105,8 @@ def _read_tags_of_broker_heartbeat_request_v1(m: BrokerHeartbeatRequest, buf: me
             if n >= 0:
                 if n * 16 > len(buf) - at:
                     raise Malformed(f"BrokerHeartbeatRequest.offline_log_dirs claims {n} elements")
+                if n > 7:
+                    charge(n)
                 m.offline_log_dirs = [buf[end : end + 16].tobytes() for end in range(at, at + n * 16, 16)]
                 at += n * 16
             else:
@@ -166,6 +171,8 @@ def _read_tags_of_broker_heartbeat_request_v2(m: BrokerHeartbeatRequest, buf: me
             if n >= 0:
                 if n * 16 > len(buf) - at:
                     raise Malformed(f"BrokerHeartbeatRequest.offline_log_dirs claims {n} elements")
+                if n > 7:
+                    charge(n)
                 m.offline_log_dirs = [buf[end : end + 16].tobytes() for end in range(at, at + n * 16, 16)]
                 at += n * 16
             else:
@@ -179,6 +186,8 @@ def _read_tags_of_broker_heartbeat_request_v2(m: BrokerHeartbeatRequest, buf: me
             if n >= 0:
                 if n * 16 > len(buf) - at:
                     raise Malformed(f"BrokerHeartbeatRequest.cordoned_log_dirs claims {n} elements")
+                if n > 7:
+                    charge(n)
                 m.cordoned_log_dirs = [buf[end : end + 16].tobytes() for end in range(at, at + n * 16, 16)]
                 at += n * 16
             else:

@@ -9,9 +9,11 @@ from typing import ClassVar
 from ottla.base.types import ZERO_UUID
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     rest_of_uvarint,
     skip_tags,
     write_uvarint,
@@ -90,6 +92,7 @@ class BrokerRegistrationRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 4
     FLEXIBLE_FROM: ClassVar[int] = 0
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -215,6 +218,8 @@ def _read_broker_registration_request_v0(buf: memoryview, at: int) -> tuple[Brok
     if n >= 0:
         if n * 7 > len(buf) - at:
             raise Malformed(f"BrokerRegistrationRequest.listeners claims {n} elements")
+        if n > 7:
+            charge(n)
         listeners: list[Listener] = []
         for _ in range(n):
             listeners_item, at = _read_listener_v0(buf, at)
@@ -230,6 +235,8 @@ def _read_broker_registration_request_v0(buf: memoryview, at: int) -> tuple[Brok
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"BrokerRegistrationRequest.features claims {n} elements")
+        if n > 7:
+            charge(n)
         features: list[Feature] = []
         for _ in range(n):
             features_item, at = _read_feature_v0(buf, at)
@@ -319,6 +326,8 @@ def _read_broker_registration_request_v1(buf: memoryview, at: int) -> tuple[Brok
     if n >= 0:
         if n * 7 > len(buf) - at:
             raise Malformed(f"BrokerRegistrationRequest.listeners claims {n} elements")
+        if n > 7:
+            charge(n)
         listeners: list[Listener] = []
         for _ in range(n):
             listeners_item, at = _read_listener_v0(buf, at)
@@ -334,6 +343,8 @@ def _read_broker_registration_request_v1(buf: memoryview, at: int) -> tuple[Brok
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"BrokerRegistrationRequest.features claims {n} elements")
+        if n > 7:
+            charge(n)
         features: list[Feature] = []
         for _ in range(n):
             features_item, at = _read_feature_v0(buf, at)
@@ -422,6 +433,8 @@ def _read_broker_registration_request_v2(buf: memoryview, at: int) -> tuple[Brok
     if n >= 0:
         if n * 7 > len(buf) - at:
             raise Malformed(f"BrokerRegistrationRequest.listeners claims {n} elements")
+        if n > 7:
+            charge(n)
         listeners: list[Listener] = []
         for _ in range(n):
             listeners_item, at = _read_listener_v0(buf, at)
@@ -437,6 +450,8 @@ def _read_broker_registration_request_v2(buf: memoryview, at: int) -> tuple[Brok
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"BrokerRegistrationRequest.features claims {n} elements")
+        if n > 7:
+            charge(n)
         features: list[Feature] = []
         for _ in range(n):
             features_item, at = _read_feature_v0(buf, at)
@@ -463,6 +478,8 @@ def _read_broker_registration_request_v2(buf: memoryview, at: int) -> tuple[Brok
     if n >= 0:
         if n * 16 > len(buf) - at:
             raise Malformed(f"BrokerRegistrationRequest.log_dirs claims {n} elements")
+        if n > 7:
+            charge(n)
         m.log_dirs = [buf[end : end + 16].tobytes() for end in range(at, at + n * 16, 16)]
         at += n * 16
     else:
@@ -544,6 +561,8 @@ def _read_broker_registration_request_v3(buf: memoryview, at: int) -> tuple[Brok
     if n >= 0:
         if n * 7 > len(buf) - at:
             raise Malformed(f"BrokerRegistrationRequest.listeners claims {n} elements")
+        if n > 7:
+            charge(n)
         listeners: list[Listener] = []
         for _ in range(n):
             listeners_item, at = _read_listener_v0(buf, at)
@@ -559,6 +578,8 @@ def _read_broker_registration_request_v3(buf: memoryview, at: int) -> tuple[Brok
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"BrokerRegistrationRequest.features claims {n} elements")
+        if n > 7:
+            charge(n)
         features: list[Feature] = []
         for _ in range(n):
             features_item, at = _read_feature_v0(buf, at)
@@ -585,6 +606,8 @@ def _read_broker_registration_request_v3(buf: memoryview, at: int) -> tuple[Brok
     if n >= 0:
         if n * 16 > len(buf) - at:
             raise Malformed(f"BrokerRegistrationRequest.log_dirs claims {n} elements")
+        if n > 7:
+            charge(n)
         m.log_dirs = [buf[end : end + 16].tobytes() for end in range(at, at + n * 16, 16)]
         at += n * 16
     else:

@@ -9,9 +9,11 @@ from typing import ClassVar
 from ottla.base.types import ZERO_UUID
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     read_compact_strings,
     rest_of_uvarint,
     skip_tags,
@@ -44,6 +46,7 @@ class ConsumerGroupDescribeRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1
     FLEXIBLE_FROM: ClassVar[int] = 0
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -64,6 +67,8 @@ def _read_consumer_group_describe_request_v0(buf: memoryview, at: int) -> tuple[
     if n >= 0:
         if n > len(buf) - at:
             raise Malformed(f"ConsumerGroupDescribeRequest.group_ids claims {n} elements")
+        if n > 7:
+            charge(n)
         m.group_ids, at = read_compact_strings(buf, at, n)
     else:
         raise Malformed("ConsumerGroupDescribeRequest.group_ids is null")
@@ -243,6 +248,8 @@ def _read_topic_partitions_v0(buf: memoryview, at: int) -> tuple[TopicPartitions
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"TopicPartitions.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         m.partitions = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -283,6 +290,8 @@ def _read_assignment_v0(buf: memoryview, at: int) -> tuple[Assignment, int]:
     if n >= 0:
         if n * 19 > len(buf) - at:
             raise Malformed(f"Assignment.topic_partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         topic_partitions: list[TopicPartitions] = []
         for _ in range(n):
             topic_partitions_item, at = _read_topic_partitions_v0(buf, at)
@@ -374,6 +383,8 @@ def _read_member_v0(buf: memoryview, at: int) -> tuple[Member, int]:
     if n >= 0:
         if n > len(buf) - at:
             raise Malformed(f"Member.subscribed_topic_names claims {n} elements")
+        if n > 7:
+            charge(n)
         m.subscribed_topic_names, at = read_compact_strings(buf, at, n)
     else:
         raise Malformed("Member.subscribed_topic_names is null")
@@ -520,6 +531,8 @@ def _read_described_group_v0(buf: memoryview, at: int) -> tuple[DescribedGroup, 
     if n >= 0:
         if n * 16 > len(buf) - at:
             raise Malformed(f"DescribedGroup.members claims {n} elements")
+        if n > 7:
+            charge(n)
         members: list[Member] = []
         for _ in range(n):
             members_item, at = _read_member_v0(buf, at)
@@ -590,6 +603,8 @@ def _read_consumer_group_describe_response_v0(buf: memoryview, at: int) -> tuple
     if n >= 0:
         if n * 20 > len(buf) - at:
             raise Malformed(f"ConsumerGroupDescribeResponse.groups claims {n} elements")
+        if n > 7:
+            charge(n)
         groups: list[DescribedGroup] = []
         for _ in range(n):
             groups_item, at = _read_described_group_v0(buf, at)
@@ -682,6 +697,8 @@ def _read_member_v1(buf: memoryview, at: int) -> tuple[Member, int]:
     if n >= 0:
         if n > len(buf) - at:
             raise Malformed(f"Member.subscribed_topic_names claims {n} elements")
+        if n > 7:
+            charge(n)
         m.subscribed_topic_names, at = read_compact_strings(buf, at, n)
     else:
         raise Malformed("Member.subscribed_topic_names is null")
@@ -827,6 +844,8 @@ def _read_described_group_v1(buf: memoryview, at: int) -> tuple[DescribedGroup, 
     if n >= 0:
         if n * 17 > len(buf) - at:
             raise Malformed(f"DescribedGroup.members claims {n} elements")
+        if n > 7:
+            charge(n)
         members: list[Member] = []
         for _ in range(n):
             members_item, at = _read_member_v1(buf, at)
@@ -897,6 +916,8 @@ def _read_consumer_group_describe_response_v1(buf: memoryview, at: int) -> tuple
     if n >= 0:
         if n * 20 > len(buf) - at:
             raise Malformed(f"ConsumerGroupDescribeResponse.groups claims {n} elements")
+        if n > 7:
+            charge(n)
         groups: list[DescribedGroup] = []
         for _ in range(n):
             groups_item, at = _read_described_group_v1(buf, at)

@@ -9,9 +9,11 @@ from typing import ClassVar
 from ottla.base.types import ZERO_UUID
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     read_compact_strings,
     rest_of_uvarint,
     skip_tags,
@@ -62,6 +64,7 @@ class ConsumerGroupHeartbeatRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1
     FLEXIBLE_FROM: ClassVar[int] = 0
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -98,6 +101,8 @@ def _read_topic_partitions_v0(buf: memoryview, at: int) -> tuple[TopicPartitions
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"TopicPartitions.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         m.partitions = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -175,6 +180,8 @@ def _read_consumer_group_heartbeat_request_v0(buf: memoryview, at: int) -> tuple
     if n >= 0:
         if n > len(buf) - at:
             raise Malformed(f"ConsumerGroupHeartbeatRequest.subscribed_topic_names claims {n} elements")
+        if n > 7:
+            charge(n)
         m.subscribed_topic_names, at = read_compact_strings(buf, at, n)
     else:
         m.subscribed_topic_names = None
@@ -197,6 +204,8 @@ def _read_consumer_group_heartbeat_request_v0(buf: memoryview, at: int) -> tuple
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"ConsumerGroupHeartbeatRequest.topic_partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         topic_partitions: list[TopicPartitions] = []
         for _ in range(n):
             topic_partitions_item, at = _read_topic_partitions_v0(buf, at)
@@ -342,6 +351,8 @@ def _read_consumer_group_heartbeat_request_v1(buf: memoryview, at: int) -> tuple
     if n >= 0:
         if n > len(buf) - at:
             raise Malformed(f"ConsumerGroupHeartbeatRequest.subscribed_topic_names claims {n} elements")
+        if n > 7:
+            charge(n)
         m.subscribed_topic_names, at = read_compact_strings(buf, at, n)
     else:
         m.subscribed_topic_names = None
@@ -375,6 +386,8 @@ def _read_consumer_group_heartbeat_request_v1(buf: memoryview, at: int) -> tuple
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"ConsumerGroupHeartbeatRequest.topic_partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         topic_partitions: list[TopicPartitions] = []
         for _ in range(n):
             topic_partitions_item, at = _read_topic_partitions_v0(buf, at)
@@ -542,6 +555,8 @@ def _read_assignment_v0(buf: memoryview, at: int) -> tuple[Assignment, int]:
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"Assignment.topic_partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         topic_partitions: list[TopicPartitions] = []
         for _ in range(n):
             topic_partitions_item, at = _read_topic_partitions_v0(buf, at)

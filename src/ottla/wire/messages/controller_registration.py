@@ -9,9 +9,11 @@ from typing import ClassVar
 from ottla.base.types import ZERO_UUID
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     rest_of_uvarint,
     skip_tags,
     write_uvarint,
@@ -79,6 +81,7 @@ class ControllerRegistrationRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_FROM: ClassVar[int] = 0
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -185,6 +188,8 @@ def _read_controller_registration_request_v0(buf: memoryview, at: int) -> tuple[
     if n >= 0:
         if n * 7 > len(buf) - at:
             raise Malformed(f"ControllerRegistrationRequest.listeners claims {n} elements")
+        if n > 7:
+            charge(n)
         listeners: list[Listener] = []
         for _ in range(n):
             listeners_item, at = _read_listener_v0(buf, at)
@@ -200,6 +205,8 @@ def _read_controller_registration_request_v0(buf: memoryview, at: int) -> tuple[
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"ControllerRegistrationRequest.features claims {n} elements")
+        if n > 7:
+            charge(n)
         features: list[Feature] = []
         for _ in range(n):
             features_item, at = _read_feature_v0(buf, at)

@@ -8,9 +8,11 @@ from typing import ClassVar
 
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     rest_of_uvarint,
     skip_tags,
     write_uvarint,
@@ -75,6 +77,7 @@ class CreateAclsRequest(Message):
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 3
     FLEXIBLE_FROM: ClassVar[int] = 2
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -137,6 +140,8 @@ def _read_create_acls_request_v1(buf: memoryview, at: int) -> tuple[CreateAclsRe
     if n >= 0:
         if n * 10 > len(buf) - at:
             raise Malformed(f"CreateAclsRequest.creations claims {n} elements")
+        if n > 7:
+            charge(n)
         creations: list[AclCreation] = []
         for _ in range(n):
             creations_item, at = _read_acl_creation_v1(buf, at)
@@ -234,6 +239,8 @@ def _read_create_acls_request_v2(buf: memoryview, at: int) -> tuple[CreateAclsRe
     if n >= 0:
         if n * 8 > len(buf) - at:
             raise Malformed(f"CreateAclsRequest.creations claims {n} elements")
+        if n > 7:
+            charge(n)
         creations: list[AclCreation] = []
         for _ in range(n):
             creations_item, at = _read_acl_creation_v2(buf, at)
@@ -339,6 +346,8 @@ def _read_create_acls_response_v1(buf: memoryview, at: int) -> tuple[CreateAclsR
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"CreateAclsResponse.results claims {n} elements")
+        if n > 7:
+            charge(n)
         results: list[AclCreationResult] = []
         for _ in range(n):
             results_item, at = _read_acl_creation_result_v1(buf, at)
@@ -403,6 +412,8 @@ def _read_create_acls_response_v2(buf: memoryview, at: int) -> tuple[CreateAclsR
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"CreateAclsResponse.results claims {n} elements")
+        if n > 7:
+            charge(n)
         results: list[AclCreationResult] = []
         for _ in range(n):
             results_item, at = _read_acl_creation_result_v2(buf, at)

@@ -8,9 +8,11 @@ from typing import ClassVar
 
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     rest_of_uvarint,
     skip_tags,
     write_uvarint,
@@ -62,6 +64,7 @@ class CreateDelegationTokenRequest(Message):
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 3
     FLEXIBLE_FROM: ClassVar[int] = 2
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -115,6 +118,8 @@ def _read_create_delegation_token_request_v1(buf: memoryview, at: int) -> tuple[
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"CreateDelegationTokenRequest.renewers claims {n} elements")
+        if n > 7:
+            charge(n)
         renewers: list[CreatableRenewers] = []
         for _ in range(n):
             renewers_item, at = _read_creatable_renewers_v1(buf, at)
@@ -197,6 +202,8 @@ def _read_create_delegation_token_request_v2(buf: memoryview, at: int) -> tuple[
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"CreateDelegationTokenRequest.renewers claims {n} elements")
+        if n > 7:
+            charge(n)
         renewers: list[CreatableRenewers] = []
         for _ in range(n):
             renewers_item, at = _read_creatable_renewers_v2(buf, at)
@@ -257,6 +264,8 @@ def _read_create_delegation_token_request_v3(buf: memoryview, at: int) -> tuple[
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"CreateDelegationTokenRequest.renewers claims {n} elements")
+        if n > 7:
+            charge(n)
         renewers: list[CreatableRenewers] = []
         for _ in range(n):
             renewers_item, at = _read_creatable_renewers_v2(buf, at)

@@ -8,9 +8,11 @@ from typing import ClassVar
 
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     rest_of_uvarint,
     skip_tags,
     write_uvarint,
@@ -73,6 +75,7 @@ class CreatePartitionsRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 3
     FLEXIBLE_FROM: ClassVar[int] = 2
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -92,6 +95,8 @@ def _read_create_partitions_assignment_v0(buf: memoryview, at: int) -> tuple[Cre
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"CreatePartitionsAssignment.broker_ids claims {n} elements")
+        if n > 7:
+            charge(n)
         m.broker_ids = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -121,6 +126,8 @@ def _read_create_partitions_topic_v0(buf: memoryview, at: int) -> tuple[CreatePa
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"CreatePartitionsTopic.assignments claims {n} elements")
+        if n > 7:
+            charge(n)
         assignments: list[CreatePartitionsAssignment] = []
         for _ in range(n):
             assignments_item, at = _read_create_partitions_assignment_v0(buf, at)
@@ -156,6 +163,8 @@ def _read_create_partitions_request_v0(buf: memoryview, at: int) -> tuple[Create
     if n >= 0:
         if n * 10 > len(buf) - at:
             raise Malformed(f"CreatePartitionsRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[CreatePartitionsTopic] = []
         for _ in range(n):
             topics_item, at = _read_create_partitions_topic_v0(buf, at)
@@ -187,6 +196,8 @@ def _read_create_partitions_assignment_v2(buf: memoryview, at: int) -> tuple[Cre
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"CreatePartitionsAssignment.broker_ids claims {n} elements")
+        if n > 7:
+            charge(n)
         m.broker_ids = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -230,6 +241,8 @@ def _read_create_partitions_topic_v2(buf: memoryview, at: int) -> tuple[CreatePa
     if n >= 0:
         if n * 2 > len(buf) - at:
             raise Malformed(f"CreatePartitionsTopic.assignments claims {n} elements")
+        if n > 7:
+            charge(n)
         assignments: list[CreatePartitionsAssignment] = []
         for _ in range(n):
             assignments_item, at = _read_create_partitions_assignment_v2(buf, at)
@@ -278,6 +291,8 @@ def _read_create_partitions_request_v2(buf: memoryview, at: int) -> tuple[Create
     if n >= 0:
         if n * 7 > len(buf) - at:
             raise Malformed(f"CreatePartitionsRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[CreatePartitionsTopic] = []
         for _ in range(n):
             topics_item, at = _read_create_partitions_topic_v2(buf, at)
@@ -400,6 +415,8 @@ def _read_create_partitions_response_v0(buf: memoryview, at: int) -> tuple[Creat
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"CreatePartitionsResponse.results claims {n} elements")
+        if n > 7:
+            charge(n)
         results: list[CreatePartitionsTopicResult] = []
         for _ in range(n):
             results_item, at = _read_create_partitions_topic_result_v0(buf, at)
@@ -482,6 +499,8 @@ def _read_create_partitions_response_v2(buf: memoryview, at: int) -> tuple[Creat
     if n >= 0:
         if n * 5 > len(buf) - at:
             raise Malformed(f"CreatePartitionsResponse.results claims {n} elements")
+        if n > 7:
+            charge(n)
         results: list[CreatePartitionsTopicResult] = []
         for _ in range(n):
             results_item, at = _read_create_partitions_topic_result_v2(buf, at)

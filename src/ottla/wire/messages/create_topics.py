@@ -9,9 +9,11 @@ from typing import ClassVar
 from ottla.base.types import ZERO_UUID
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     read_uvarint,
     rest_of_uvarint,
     skip_tags,
@@ -108,6 +110,7 @@ class CreateTopicsRequest(Message):
     MIN_VERSION: ClassVar[int] = 2
     MAX_VERSION: ClassVar[int] = 7
     FLEXIBLE_FROM: ClassVar[int] = 5
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -127,6 +130,8 @@ def _read_creatable_replica_assignment_v2(buf: memoryview, at: int) -> tuple[Cre
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"CreatableReplicaAssignment.broker_ids claims {n} elements")
+        if n > 7:
+            charge(n)
         m.broker_ids = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -194,6 +199,8 @@ def _read_creatable_topic_v2(buf: memoryview, at: int) -> tuple[CreatableTopic, 
     if n >= 0:
         if n * 8 > len(buf) - at:
             raise Malformed(f"CreatableTopic.assignments claims {n} elements")
+        if n > 7:
+            charge(n)
         assignments: list[CreatableReplicaAssignment] = []
         for _ in range(n):
             assignments_item, at = _read_creatable_replica_assignment_v2(buf, at)
@@ -206,6 +213,8 @@ def _read_creatable_topic_v2(buf: memoryview, at: int) -> tuple[CreatableTopic, 
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"CreatableTopic.configs claims {n} elements")
+        if n > 7:
+            charge(n)
         configs: list[CreatableTopicConfig] = []
         for _ in range(n):
             configs_item, at = _read_creatable_topic_config_v2(buf, at)
@@ -240,6 +249,8 @@ def _read_create_topics_request_v2(buf: memoryview, at: int) -> tuple[CreateTopi
     if n >= 0:
         if n * 16 > len(buf) - at:
             raise Malformed(f"CreateTopicsRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[CreatableTopic] = []
         for _ in range(n):
             topics_item, at = _read_creatable_topic_v2(buf, at)
@@ -271,6 +282,8 @@ def _read_creatable_replica_assignment_v5(buf: memoryview, at: int) -> tuple[Cre
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"CreatableReplicaAssignment.broker_ids claims {n} elements")
+        if n > 7:
+            charge(n)
         m.broker_ids = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -368,6 +381,8 @@ def _read_creatable_topic_v5(buf: memoryview, at: int) -> tuple[CreatableTopic, 
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"CreatableTopic.assignments claims {n} elements")
+        if n > 7:
+            charge(n)
         assignments: list[CreatableReplicaAssignment] = []
         for _ in range(n):
             assignments_item, at = _read_creatable_replica_assignment_v5(buf, at)
@@ -383,6 +398,8 @@ def _read_creatable_topic_v5(buf: memoryview, at: int) -> tuple[CreatableTopic, 
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"CreatableTopic.configs claims {n} elements")
+        if n > 7:
+            charge(n)
         configs: list[CreatableTopicConfig] = []
         for _ in range(n):
             configs_item, at = _read_creatable_topic_config_v5(buf, at)
@@ -435,6 +452,8 @@ def _read_create_topics_request_v5(buf: memoryview, at: int) -> tuple[CreateTopi
     if n >= 0:
         if n * 10 > len(buf) - at:
             raise Malformed(f"CreateTopicsRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[CreatableTopic] = []
         for _ in range(n):
             topics_item, at = _read_creatable_topic_v5(buf, at)
@@ -605,6 +624,8 @@ def _read_create_topics_response_v2(buf: memoryview, at: int) -> tuple[CreateTop
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"CreateTopicsResponse.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[CreatableTopicResult] = []
         for _ in range(n):
             topics_item, at = _read_creatable_topic_result_v2(buf, at)
@@ -708,6 +729,8 @@ def _read_creatable_topic_result_v5(buf: memoryview, at: int) -> tuple[Creatable
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"CreatableTopicResult.configs claims {n} elements")
+        if n > 7:
+            charge(n)
         configs: list[CreatableTopicConfigs] = []
         for _ in range(n):
             configs_item, at = _read_creatable_topic_configs_v5(buf, at)
@@ -802,6 +825,8 @@ def _read_create_topics_response_v5(buf: memoryview, at: int) -> tuple[CreateTop
     if n >= 0:
         if n * 12 > len(buf) - at:
             raise Malformed(f"CreateTopicsResponse.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[CreatableTopicResult] = []
         for _ in range(n):
             topics_item, at = _read_creatable_topic_result_v5(buf, at)
@@ -861,6 +886,8 @@ def _read_creatable_topic_result_v7(buf: memoryview, at: int) -> tuple[Creatable
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"CreatableTopicResult.configs claims {n} elements")
+        if n > 7:
+            charge(n)
         configs: list[CreatableTopicConfigs] = []
         for _ in range(n):
             configs_item, at = _read_creatable_topic_configs_v5(buf, at)
@@ -954,6 +981,8 @@ def _read_create_topics_response_v7(buf: memoryview, at: int) -> tuple[CreateTop
     if n >= 0:
         if n * 28 > len(buf) - at:
             raise Malformed(f"CreateTopicsResponse.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[CreatableTopicResult] = []
         for _ in range(n):
             topics_item, at = _read_creatable_topic_result_v7(buf, at)

@@ -8,9 +8,11 @@ from typing import ClassVar
 
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     rest_of_uvarint,
     skip_tags,
     write_uvarint,
@@ -75,6 +77,7 @@ class DeleteAclsRequest(Message):
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 3
     FLEXIBLE_FROM: ClassVar[int] = 2
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -155,6 +158,8 @@ def _read_delete_acls_request_v1(buf: memoryview, at: int) -> tuple[DeleteAclsRe
     if n >= 0:
         if n * 10 > len(buf) - at:
             raise Malformed(f"DeleteAclsRequest.filters claims {n} elements")
+        if n > 7:
+            charge(n)
         filters: list[DeleteAclsFilter] = []
         for _ in range(n):
             filters_item, at = _read_delete_acls_filter_v1(buf, at)
@@ -264,6 +269,8 @@ def _read_delete_acls_request_v2(buf: memoryview, at: int) -> tuple[DeleteAclsRe
     if n >= 0:
         if n * 8 > len(buf) - at:
             raise Malformed(f"DeleteAclsRequest.filters claims {n} elements")
+        if n > 7:
+            charge(n)
         filters: list[DeleteAclsFilter] = []
         for _ in range(n):
             filters_item, at = _read_delete_acls_filter_v2(buf, at)
@@ -457,6 +464,8 @@ def _read_delete_acls_filter_result_v1(buf: memoryview, at: int) -> tuple[Delete
     if n >= 0:
         if n * 14 > len(buf) - at:
             raise Malformed(f"DeleteAclsFilterResult.matching_acls claims {n} elements")
+        if n > 7:
+            charge(n)
         matching_acls: list[DeleteAclsMatchingAcl] = []
         for _ in range(n):
             matching_acls_item, at = _read_delete_acls_matching_acl_v1(buf, at)
@@ -490,6 +499,8 @@ def _read_delete_acls_response_v1(buf: memoryview, at: int) -> tuple[DeleteAclsR
     if n >= 0:
         if n * 8 > len(buf) - at:
             raise Malformed(f"DeleteAclsResponse.filter_results claims {n} elements")
+        if n > 7:
+            charge(n)
         filter_results: list[DeleteAclsFilterResult] = []
         for _ in range(n):
             filter_results_item, at = _read_delete_acls_filter_result_v1(buf, at)
@@ -621,6 +632,8 @@ def _read_delete_acls_filter_result_v2(buf: memoryview, at: int) -> tuple[Delete
     if n >= 0:
         if n * 11 > len(buf) - at:
             raise Malformed(f"DeleteAclsFilterResult.matching_acls claims {n} elements")
+        if n > 7:
+            charge(n)
         matching_acls: list[DeleteAclsMatchingAcl] = []
         for _ in range(n):
             matching_acls_item, at = _read_delete_acls_matching_acl_v2(buf, at)
@@ -669,6 +682,8 @@ def _read_delete_acls_response_v2(buf: memoryview, at: int) -> tuple[DeleteAclsR
     if n >= 0:
         if n * 5 > len(buf) - at:
             raise Malformed(f"DeleteAclsResponse.filter_results claims {n} elements")
+        if n > 7:
+            charge(n)
         filter_results: list[DeleteAclsFilterResult] = []
         for _ in range(n):
             filter_results_item, at = _read_delete_acls_filter_result_v2(buf, at)

@@ -8,9 +8,11 @@ from typing import ClassVar
 
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     read_compact_strings,
     read_strings,
     rest_of_uvarint,
@@ -40,6 +42,7 @@ class DeleteGroupsRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 2
     FLEXIBLE_FROM: ClassVar[int] = 2
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -55,6 +58,8 @@ def _read_delete_groups_request_v0(buf: memoryview, at: int) -> tuple[DeleteGrou
     if n >= 0:
         if n * 2 > len(buf) - at:
             raise Malformed(f"DeleteGroupsRequest.groups_names claims {n} elements")
+        if n > 7:
+            charge(n)
         m.groups_names, at = read_strings(buf, at, n)
     else:
         raise Malformed(f"DeleteGroupsRequest.groups_names has length {n}")
@@ -78,6 +83,8 @@ def _read_delete_groups_request_v2(buf: memoryview, at: int) -> tuple[DeleteGrou
     if n >= 0:
         if n > len(buf) - at:
             raise Malformed(f"DeleteGroupsRequest.groups_names claims {n} elements")
+        if n > 7:
+            charge(n)
         m.groups_names, at = read_compact_strings(buf, at, n)
     else:
         raise Malformed("DeleteGroupsRequest.groups_names is null")
@@ -175,6 +182,8 @@ def _read_delete_groups_response_v0(buf: memoryview, at: int) -> tuple[DeleteGro
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"DeleteGroupsResponse.results claims {n} elements")
+        if n > 7:
+            charge(n)
         results: list[DeletableGroupResult] = []
         for _ in range(n):
             results_item, at = _read_deletable_group_result_v0(buf, at)
@@ -234,6 +243,8 @@ def _read_delete_groups_response_v2(buf: memoryview, at: int) -> tuple[DeleteGro
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"DeleteGroupsResponse.results claims {n} elements")
+        if n > 7:
+            charge(n)
         results: list[DeletableGroupResult] = []
         for _ in range(n):
             results_item, at = _read_deletable_group_result_v2(buf, at)

@@ -8,10 +8,12 @@ from typing import ClassVar
 
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
     Records,
+    charge,
     rest_of_uvarint,
     skip_tags,
     write_uvarint,
@@ -75,6 +77,7 @@ class DeleteRecordsRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 2
     FLEXIBLE_FROM: ClassVar[int] = 2
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -111,6 +114,8 @@ def _read_delete_records_topic_v0(buf: memoryview, at: int) -> tuple[DeleteRecor
     if n >= 0:
         if n * 12 > len(buf) - at:
             raise Malformed(f"DeleteRecordsTopic.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[DeleteRecordsPartition] = []
         for _ in range(n):
             partitions_item, at = _read_delete_records_partition_v0(buf, at)
@@ -140,6 +145,8 @@ def _read_delete_records_request_v0(buf: memoryview, at: int) -> tuple[DeleteRec
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"DeleteRecordsRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[DeleteRecordsTopic] = []
         for _ in range(n):
             topics_item, at = _read_delete_records_topic_v0(buf, at)
@@ -195,6 +202,8 @@ def _read_delete_records_topic_v2(buf: memoryview, at: int) -> tuple[DeleteRecor
     if n >= 0:
         if n * 13 > len(buf) - at:
             raise Malformed(f"DeleteRecordsTopic.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[DeleteRecordsPartition] = []
         for _ in range(n):
             partitions_item, at = _read_delete_records_partition_v2(buf, at)
@@ -238,6 +247,8 @@ def _read_delete_records_request_v2(buf: memoryview, at: int) -> tuple[DeleteRec
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"DeleteRecordsRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[DeleteRecordsTopic] = []
         for _ in range(n):
             topics_item, at = _read_delete_records_topic_v2(buf, at)
@@ -354,6 +365,8 @@ def _read_delete_records_topic_result_v0(buf: memoryview, at: int) -> tuple[Dele
     if n >= 0:
         if n * 14 > len(buf) - at:
             raise Malformed(f"DeleteRecordsTopicResult.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[DeleteRecordsPartitionResult] = []
         for _ in range(n):
             partitions_item, at = _read_delete_records_partition_result_v0(buf, at)
@@ -383,6 +396,8 @@ def _read_delete_records_response_v0(buf: memoryview, at: int) -> tuple[DeleteRe
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"DeleteRecordsResponse.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[DeleteRecordsTopicResult] = []
         for _ in range(n):
             topics_item, at = _read_delete_records_topic_result_v0(buf, at)
@@ -435,6 +450,8 @@ def _read_delete_records_topic_result_v2(buf: memoryview, at: int) -> tuple[Dele
     if n >= 0:
         if n * 15 > len(buf) - at:
             raise Malformed(f"DeleteRecordsTopicResult.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[DeleteRecordsPartitionResult] = []
         for _ in range(n):
             partitions_item, at = _read_delete_records_partition_result_v2(buf, at)
@@ -478,6 +495,8 @@ def _read_delete_records_response_v2(buf: memoryview, at: int) -> tuple[DeleteRe
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"DeleteRecordsResponse.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[DeleteRecordsTopicResult] = []
         for _ in range(n):
             topics_item, at = _read_delete_records_topic_result_v2(buf, at)

@@ -9,9 +9,11 @@ from typing import ClassVar
 from ottla.base.types import ZERO_UUID
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     rest_of_uvarint,
     skip_tags,
     write_uvarint,
@@ -45,6 +47,7 @@ class DeleteShareGroupOffsetsRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_FROM: ClassVar[int] = 0
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -107,6 +110,8 @@ def _read_delete_share_group_offsets_request_v0(buf: memoryview, at: int) -> tup
     if n >= 0:
         if n * 2 > len(buf) - at:
             raise Malformed(f"DeleteShareGroupOffsetsRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[DeleteShareGroupOffsetsRequestTopic] = []
         for _ in range(n):
             topics_item, at = _read_delete_share_group_offsets_request_topic_v0(buf, at)
@@ -269,6 +274,8 @@ def _read_delete_share_group_offsets_response_v0(buf: memoryview, at: int) -> tu
     if n >= 0:
         if n * 21 > len(buf) - at:
             raise Malformed(f"DeleteShareGroupOffsetsResponse.responses claims {n} elements")
+        if n > 7:
+            charge(n)
         responses: list[DeleteShareGroupOffsetsResponseTopic] = []
         for _ in range(n):
             responses_item, at = _read_delete_share_group_offsets_response_topic_v0(buf, at)

@@ -9,9 +9,11 @@ from typing import ClassVar
 from ottla.base.types import ZERO_UUID
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     rest_of_uvarint,
     skip_tags,
     write_uvarint,
@@ -62,6 +64,7 @@ class DeleteShareGroupStateRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_FROM: ClassVar[int] = 0
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -95,6 +98,8 @@ def _read_delete_state_data_v0(buf: memoryview, at: int) -> tuple[DeleteStateDat
     if n >= 0:
         if n * 5 > len(buf) - at:
             raise Malformed(f"DeleteStateData.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[PartitionData] = []
         for _ in range(n):
             partitions_item, at = _read_partition_data_v0(buf, at)
@@ -143,6 +148,8 @@ def _read_delete_share_group_state_request_v0(buf: memoryview, at: int) -> tuple
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"DeleteShareGroupStateRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[DeleteStateData] = []
         for _ in range(n):
             topics_item, at = _read_delete_state_data_v0(buf, at)
@@ -279,6 +286,8 @@ def _read_delete_state_result_v0(buf: memoryview, at: int) -> tuple[DeleteStateR
     if n >= 0:
         if n * 8 > len(buf) - at:
             raise Malformed(f"DeleteStateResult.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[PartitionResult] = []
         for _ in range(n):
             partitions_item, at = _read_partition_result_v0(buf, at)
@@ -316,6 +325,8 @@ def _read_delete_share_group_state_response_v0(buf: memoryview, at: int) -> tupl
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"DeleteShareGroupStateResponse.results claims {n} elements")
+        if n > 7:
+            charge(n)
         results: list[DeleteStateResult] = []
         for _ in range(n):
             results_item, at = _read_delete_state_result_v0(buf, at)

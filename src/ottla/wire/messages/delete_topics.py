@@ -9,9 +9,11 @@ from typing import ClassVar
 from ottla.base.types import ZERO_UUID
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     read_compact_strings,
     read_strings,
     rest_of_uvarint,
@@ -63,6 +65,7 @@ class DeleteTopicsRequest(Message):
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 6
     FLEXIBLE_FROM: ClassVar[int] = 4
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -82,6 +85,8 @@ def _read_delete_topics_request_v1(buf: memoryview, at: int) -> tuple[DeleteTopi
     if n >= 0:
         if n * 2 > len(buf) - at:
             raise Malformed(f"DeleteTopicsRequest.topic_names claims {n} elements")
+        if n > 7:
+            charge(n)
         m.topic_names, at = read_strings(buf, at, n)
     else:
         raise Malformed(f"DeleteTopicsRequest.topic_names has length {n}")
@@ -109,6 +114,8 @@ def _read_delete_topics_request_v4(buf: memoryview, at: int) -> tuple[DeleteTopi
     if n >= 0:
         if n > len(buf) - at:
             raise Malformed(f"DeleteTopicsRequest.topic_names claims {n} elements")
+        if n > 7:
+            charge(n)
         m.topic_names, at = read_compact_strings(buf, at, n)
     else:
         raise Malformed("DeleteTopicsRequest.topic_names is null")
@@ -176,6 +183,8 @@ def _read_delete_topics_request_v6(buf: memoryview, at: int) -> tuple[DeleteTopi
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"DeleteTopicsRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[DeleteTopicState] = []
         for _ in range(n):
             topics_item, at = _read_delete_topic_state_v6(buf, at)
@@ -297,6 +306,8 @@ def _read_delete_topics_response_v1(buf: memoryview, at: int) -> tuple[DeleteTop
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"DeleteTopicsResponse.responses claims {n} elements")
+        if n > 7:
+            charge(n)
         responses: list[DeletableTopicResult] = []
         for _ in range(n):
             responses_item, at = _read_deletable_topic_result_v1(buf, at)
@@ -362,6 +373,8 @@ def _read_delete_topics_response_v4(buf: memoryview, at: int) -> tuple[DeleteTop
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"DeleteTopicsResponse.responses claims {n} elements")
+        if n > 7:
+            charge(n)
         responses: list[DeletableTopicResult] = []
         for _ in range(n):
             responses_item, at = _read_deletable_topic_result_v4(buf, at)
@@ -458,6 +471,8 @@ def _read_delete_topics_response_v5(buf: memoryview, at: int) -> tuple[DeleteTop
     if n >= 0:
         if n * 5 > len(buf) - at:
             raise Malformed(f"DeleteTopicsResponse.responses claims {n} elements")
+        if n > 7:
+            charge(n)
         responses: list[DeletableTopicResult] = []
         for _ in range(n):
             responses_item, at = _read_deletable_topic_result_v5(buf, at)
@@ -553,6 +568,8 @@ def _read_delete_topics_response_v6(buf: memoryview, at: int) -> tuple[DeleteTop
     if n >= 0:
         if n * 21 > len(buf) - at:
             raise Malformed(f"DeleteTopicsResponse.responses claims {n} elements")
+        if n > 7:
+            charge(n)
         responses: list[DeletableTopicResult] = []
         for _ in range(n):
             responses_item, at = _read_deletable_topic_result_v6(buf, at)

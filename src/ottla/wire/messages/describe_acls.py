@@ -8,9 +8,11 @@ from typing import ClassVar
 
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     rest_of_uvarint,
     skip_tags,
     write_uvarint,
@@ -51,6 +53,7 @@ class DescribeAclsRequest(Message):
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 3
     FLEXIBLE_FROM: ClassVar[int] = 2
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -346,6 +349,8 @@ def _read_describe_acls_resource_v1(buf: memoryview, at: int) -> tuple[DescribeA
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"DescribeAclsResource.acls claims {n} elements")
+        if n > 7:
+            charge(n)
         acls: list[AclDescription] = []
         for _ in range(n):
             acls_item, at = _read_acl_description_v1(buf, at)
@@ -385,6 +390,8 @@ def _read_describe_acls_response_v1(buf: memoryview, at: int) -> tuple[DescribeA
     if n >= 0:
         if n * 8 > len(buf) - at:
             raise Malformed(f"DescribeAclsResponse.resources claims {n} elements")
+        if n > 7:
+            charge(n)
         resources: list[DescribeAclsResource] = []
         for _ in range(n):
             resources_item, at = _read_describe_acls_resource_v1(buf, at)
@@ -481,6 +488,8 @@ def _read_describe_acls_resource_v2(buf: memoryview, at: int) -> tuple[DescribeA
     if n >= 0:
         if n * 5 > len(buf) - at:
             raise Malformed(f"DescribeAclsResource.acls claims {n} elements")
+        if n > 7:
+            charge(n)
         acls: list[AclDescription] = []
         for _ in range(n):
             acls_item, at = _read_acl_description_v2(buf, at)
@@ -537,6 +546,8 @@ def _read_describe_acls_response_v2(buf: memoryview, at: int) -> tuple[DescribeA
     if n >= 0:
         if n * 5 > len(buf) - at:
             raise Malformed(f"DescribeAclsResponse.resources claims {n} elements")
+        if n > 7:
+            charge(n)
         resources: list[DescribeAclsResource] = []
         for _ in range(n):
             resources_item, at = _read_describe_acls_resource_v2(buf, at)

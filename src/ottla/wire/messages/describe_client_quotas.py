@@ -8,9 +8,11 @@ from typing import ClassVar
 
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     rest_of_uvarint,
     skip_tags,
     write_uvarint,
@@ -66,6 +68,7 @@ class DescribeClientQuotasRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1
     FLEXIBLE_FROM: ClassVar[int] = 1
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -121,6 +124,8 @@ def _read_describe_client_quotas_request_v0(buf: memoryview, at: int) -> tuple[D
     if n >= 0:
         if n * 5 > len(buf) - at:
             raise Malformed(f"DescribeClientQuotasRequest.components claims {n} elements")
+        if n > 7:
+            charge(n)
         components: list[ComponentData] = []
         for _ in range(n):
             components_item, at = _read_component_data_v0(buf, at)
@@ -206,6 +211,8 @@ def _read_describe_client_quotas_request_v1(buf: memoryview, at: int) -> tuple[D
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"DescribeClientQuotasRequest.components claims {n} elements")
+        if n > 7:
+            charge(n)
         components: list[ComponentData] = []
         for _ in range(n):
             components_item, at = _read_component_data_v1(buf, at)
@@ -380,6 +387,8 @@ def _read_entry_data_v0(buf: memoryview, at: int) -> tuple[EntryData, int]:
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"EntryData.entity claims {n} elements")
+        if n > 7:
+            charge(n)
         entity: list[EntityData] = []
         for _ in range(n):
             entity_item, at = _read_entity_data_v0(buf, at)
@@ -392,6 +401,8 @@ def _read_entry_data_v0(buf: memoryview, at: int) -> tuple[EntryData, int]:
     if n >= 0:
         if n * 10 > len(buf) - at:
             raise Malformed(f"EntryData.values claims {n} elements")
+        if n > 7:
+            charge(n)
         values: list[ValueData] = []
         for _ in range(n):
             values_item, at = _read_value_data_v0(buf, at)
@@ -432,6 +443,8 @@ def _read_describe_client_quotas_response_v0(buf: memoryview, at: int) -> tuple[
     if n >= 0:
         if n * 8 > len(buf) - at:
             raise Malformed(f"DescribeClientQuotasResponse.entries claims {n} elements")
+        if n > 7:
+            charge(n)
         entries: list[EntryData] = []
         for _ in range(n):
             entries_item, at = _read_entry_data_v0(buf, at)
@@ -558,6 +571,8 @@ def _read_entry_data_v1(buf: memoryview, at: int) -> tuple[EntryData, int]:
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"EntryData.entity claims {n} elements")
+        if n > 7:
+            charge(n)
         entity: list[EntityData] = []
         for _ in range(n):
             entity_item, at = _read_entity_data_v1(buf, at)
@@ -573,6 +588,8 @@ def _read_entry_data_v1(buf: memoryview, at: int) -> tuple[EntryData, int]:
     if n >= 0:
         if n * 10 > len(buf) - at:
             raise Malformed(f"EntryData.values claims {n} elements")
+        if n > 7:
+            charge(n)
         values: list[ValueData] = []
         for _ in range(n):
             values_item, at = _read_value_data_v1(buf, at)
@@ -628,6 +645,8 @@ def _read_describe_client_quotas_response_v1(buf: memoryview, at: int) -> tuple[
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"DescribeClientQuotasResponse.entries claims {n} elements")
+        if n > 7:
+            charge(n)
         entries: list[EntryData] = []
         for _ in range(n):
             entries_item, at = _read_entry_data_v1(buf, at)

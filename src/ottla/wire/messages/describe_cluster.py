@@ -8,9 +8,11 @@ from typing import ClassVar
 
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     rest_of_uvarint,
     skip_tags,
     write_uvarint,
@@ -42,6 +44,7 @@ class DescribeClusterRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 2
     FLEXIBLE_FROM: ClassVar[int] = 0
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -257,6 +260,8 @@ def _read_describe_cluster_response_v0(buf: memoryview, at: int) -> tuple[Descri
     if n >= 0:
         if n * 11 > len(buf) - at:
             raise Malformed(f"DescribeClusterResponse.brokers claims {n} elements")
+        if n > 7:
+            charge(n)
         brokers: list[DescribeClusterBroker] = []
         for _ in range(n):
             brokers_item, at = _read_describe_cluster_broker_v0(buf, at)
@@ -336,6 +341,8 @@ def _read_describe_cluster_response_v1(buf: memoryview, at: int) -> tuple[Descri
     if n >= 0:
         if n * 11 > len(buf) - at:
             raise Malformed(f"DescribeClusterResponse.brokers claims {n} elements")
+        if n > 7:
+            charge(n)
         brokers: list[DescribeClusterBroker] = []
         for _ in range(n):
             brokers_item, at = _read_describe_cluster_broker_v0(buf, at)
@@ -470,6 +477,8 @@ def _read_describe_cluster_response_v2(buf: memoryview, at: int) -> tuple[Descri
     if n >= 0:
         if n * 12 > len(buf) - at:
             raise Malformed(f"DescribeClusterResponse.brokers claims {n} elements")
+        if n > 7:
+            charge(n)
         brokers: list[DescribeClusterBroker] = []
         for _ in range(n):
             brokers_item, at = _read_describe_cluster_broker_v2(buf, at)

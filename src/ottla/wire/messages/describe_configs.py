@@ -8,9 +8,11 @@ from typing import ClassVar
 
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     read_compact_strings,
     read_strings,
     rest_of_uvarint,
@@ -77,6 +79,7 @@ class DescribeConfigsRequest(Message):
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 4
     FLEXIBLE_FROM: ClassVar[int] = 4
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -104,6 +107,8 @@ def _read_describe_configs_resource_v1(buf: memoryview, at: int) -> tuple[Descri
     if n >= 0:
         if n * 2 > len(buf) - at:
             raise Malformed(f"DescribeConfigsResource.configuration_keys claims {n} elements")
+        if n > 7:
+            charge(n)
         m.configuration_keys, at = read_strings(buf, at, n)
     elif n == -1:
         m.configuration_keys = None
@@ -134,6 +139,8 @@ def _read_describe_configs_request_v1(buf: memoryview, at: int) -> tuple[Describ
     if n >= 0:
         if n * 7 > len(buf) - at:
             raise Malformed(f"DescribeConfigsRequest.resources claims {n} elements")
+        if n > 7:
+            charge(n)
         resources: list[DescribeConfigsResource] = []
         for _ in range(n):
             resources_item, at = _read_describe_configs_resource_v1(buf, at)
@@ -163,6 +170,8 @@ def _read_describe_configs_request_v3(buf: memoryview, at: int) -> tuple[Describ
     if n >= 0:
         if n * 7 > len(buf) - at:
             raise Malformed(f"DescribeConfigsRequest.resources claims {n} elements")
+        if n > 7:
+            charge(n)
         resources: list[DescribeConfigsResource] = []
         for _ in range(n):
             resources_item, at = _read_describe_configs_resource_v1(buf, at)
@@ -205,6 +214,8 @@ def _read_describe_configs_resource_v4(buf: memoryview, at: int) -> tuple[Descri
     if n >= 0:
         if n > len(buf) - at:
             raise Malformed(f"DescribeConfigsResource.configuration_keys claims {n} elements")
+        if n > 7:
+            charge(n)
         m.configuration_keys, at = read_compact_strings(buf, at, n)
     else:
         m.configuration_keys = None
@@ -248,6 +259,8 @@ def _read_describe_configs_request_v4(buf: memoryview, at: int) -> tuple[Describ
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"DescribeConfigsRequest.resources claims {n} elements")
+        if n > 7:
+            charge(n)
         resources: list[DescribeConfigsResource] = []
         for _ in range(n):
             resources_item, at = _read_describe_configs_resource_v4(buf, at)
@@ -448,6 +461,8 @@ def _read_describe_configs_resource_result_v1(buf: memoryview, at: int) -> tuple
     if n >= 0:
         if n * 5 > len(buf) - at:
             raise Malformed(f"DescribeConfigsResourceResult.synonyms claims {n} elements")
+        if n > 7:
+            charge(n)
         synonyms: list[DescribeConfigsSynonym] = []
         for _ in range(n):
             synonyms_item, at = _read_describe_configs_synonym_v1(buf, at)
@@ -505,6 +520,8 @@ def _read_describe_configs_result_v1(buf: memoryview, at: int) -> tuple[Describe
     if n >= 0:
         if n * 11 > len(buf) - at:
             raise Malformed(f"DescribeConfigsResult.configs claims {n} elements")
+        if n > 7:
+            charge(n)
         configs: list[DescribeConfigsResourceResult] = []
         for _ in range(n):
             configs_item, at = _read_describe_configs_resource_result_v1(buf, at)
@@ -542,6 +559,8 @@ def _read_describe_configs_response_v1(buf: memoryview, at: int) -> tuple[Descri
     if n >= 0:
         if n * 11 > len(buf) - at:
             raise Malformed(f"DescribeConfigsResponse.results claims {n} elements")
+        if n > 7:
+            charge(n)
         results: list[DescribeConfigsResult] = []
         for _ in range(n):
             results_item, at = _read_describe_configs_result_v1(buf, at)
@@ -585,6 +604,8 @@ def _read_describe_configs_resource_result_v3(buf: memoryview, at: int) -> tuple
     if n >= 0:
         if n * 5 > len(buf) - at:
             raise Malformed(f"DescribeConfigsResourceResult.synonyms claims {n} elements")
+        if n > 7:
+            charge(n)
         synonyms: list[DescribeConfigsSynonym] = []
         for _ in range(n):
             synonyms_item, at = _read_describe_configs_synonym_v1(buf, at)
@@ -658,6 +679,8 @@ def _read_describe_configs_result_v3(buf: memoryview, at: int) -> tuple[Describe
     if n >= 0:
         if n * 14 > len(buf) - at:
             raise Malformed(f"DescribeConfigsResult.configs claims {n} elements")
+        if n > 7:
+            charge(n)
         configs: list[DescribeConfigsResourceResult] = []
         for _ in range(n):
             configs_item, at = _read_describe_configs_resource_result_v3(buf, at)
@@ -695,6 +718,8 @@ def _read_describe_configs_response_v3(buf: memoryview, at: int) -> tuple[Descri
     if n >= 0:
         if n * 11 > len(buf) - at:
             raise Malformed(f"DescribeConfigsResponse.results claims {n} elements")
+        if n > 7:
+            charge(n)
         results: list[DescribeConfigsResult] = []
         for _ in range(n):
             results_item, at = _read_describe_configs_result_v3(buf, at)
@@ -798,6 +823,8 @@ def _read_describe_configs_resource_result_v4(buf: memoryview, at: int) -> tuple
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"DescribeConfigsResourceResult.synonyms claims {n} elements")
+        if n > 7:
+            charge(n)
         synonyms: list[DescribeConfigsSynonym] = []
         for _ in range(n):
             synonyms_item, at = _read_describe_configs_synonym_v4(buf, at)
@@ -898,6 +925,8 @@ def _read_describe_configs_result_v4(buf: memoryview, at: int) -> tuple[Describe
     if n >= 0:
         if n * 9 > len(buf) - at:
             raise Malformed(f"DescribeConfigsResult.configs claims {n} elements")
+        if n > 7:
+            charge(n)
         configs: list[DescribeConfigsResourceResult] = []
         for _ in range(n):
             configs_item, at = _read_describe_configs_resource_result_v4(buf, at)
@@ -954,6 +983,8 @@ def _read_describe_configs_response_v4(buf: memoryview, at: int) -> tuple[Descri
     if n >= 0:
         if n * 7 > len(buf) - at:
             raise Malformed(f"DescribeConfigsResponse.results claims {n} elements")
+        if n > 7:
+            charge(n)
         results: list[DescribeConfigsResult] = []
         for _ in range(n):
             results_item, at = _read_describe_configs_result_v4(buf, at)

@@ -8,9 +8,11 @@ from typing import ClassVar
 
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     rest_of_uvarint,
     skip_tags,
     write_uvarint,
@@ -55,6 +57,7 @@ class DescribeDelegationTokenRequest(Message):
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 3
     FLEXIBLE_FROM: ClassVar[int] = 2
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -102,6 +105,8 @@ def _read_describe_delegation_token_request_v1(buf: memoryview, at: int) -> tupl
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"DescribeDelegationTokenRequest.owners claims {n} elements")
+        if n > 7:
+            charge(n)
         owners: list[DescribeDelegationTokenOwner] = []
         for _ in range(n):
             owners_item, at = _read_describe_delegation_token_owner_v1(buf, at)
@@ -185,6 +190,8 @@ def _read_describe_delegation_token_request_v2(buf: memoryview, at: int) -> tupl
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"DescribeDelegationTokenRequest.owners claims {n} elements")
+        if n > 7:
+            charge(n)
         owners: list[DescribeDelegationTokenOwner] = []
         for _ in range(n):
             owners_item, at = _read_describe_delegation_token_owner_v2(buf, at)
@@ -374,6 +381,8 @@ def _read_described_delegation_token_v1(buf: memoryview, at: int) -> tuple[Descr
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"DescribedDelegationToken.renewers claims {n} elements")
+        if n > 7:
+            charge(n)
         renewers: list[DescribedDelegationTokenRenewer] = []
         for _ in range(n):
             renewers_item, at = _read_described_delegation_token_renewer_v1(buf, at)
@@ -417,6 +426,8 @@ def _read_describe_delegation_token_response_v1(buf: memoryview, at: int) -> tup
     if n >= 0:
         if n * 38 > len(buf) - at:
             raise Malformed(f"DescribeDelegationTokenResponse.tokens claims {n} elements")
+        if n > 7:
+            charge(n)
         tokens: list[DescribedDelegationToken] = []
         for _ in range(n):
             tokens_item, at = _read_described_delegation_token_v1(buf, at)
@@ -541,6 +552,8 @@ def _read_described_delegation_token_v2(buf: memoryview, at: int) -> tuple[Descr
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"DescribedDelegationToken.renewers claims {n} elements")
+        if n > 7:
+            charge(n)
         renewers: list[DescribedDelegationTokenRenewer] = []
         for _ in range(n):
             renewers_item, at = _read_described_delegation_token_renewer_v2(buf, at)
@@ -608,6 +621,8 @@ def _read_describe_delegation_token_response_v2(buf: memoryview, at: int) -> tup
     if n >= 0:
         if n * 30 > len(buf) - at:
             raise Malformed(f"DescribeDelegationTokenResponse.tokens claims {n} elements")
+        if n > 7:
+            charge(n)
         tokens: list[DescribedDelegationToken] = []
         for _ in range(n):
             tokens_item, at = _read_described_delegation_token_v2(buf, at)
@@ -711,6 +726,8 @@ def _read_described_delegation_token_v3(buf: memoryview, at: int) -> tuple[Descr
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"DescribedDelegationToken.renewers claims {n} elements")
+        if n > 7:
+            charge(n)
         renewers: list[DescribedDelegationTokenRenewer] = []
         for _ in range(n):
             renewers_item, at = _read_described_delegation_token_renewer_v2(buf, at)
@@ -790,6 +807,8 @@ def _read_describe_delegation_token_response_v3(buf: memoryview, at: int) -> tup
     if n >= 0:
         if n * 32 > len(buf) - at:
             raise Malformed(f"DescribeDelegationTokenResponse.tokens claims {n} elements")
+        if n > 7:
+            charge(n)
         tokens: list[DescribedDelegationToken] = []
         for _ in range(n):
             tokens_item, at = _read_described_delegation_token_v3(buf, at)

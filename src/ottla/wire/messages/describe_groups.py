@@ -8,9 +8,11 @@ from typing import ClassVar
 
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     read_compact_strings,
     read_strings,
     rest_of_uvarint,
@@ -47,6 +49,7 @@ class DescribeGroupsRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 6
     FLEXIBLE_FROM: ClassVar[int] = 5
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -64,6 +67,8 @@ def _read_describe_groups_request_v0(buf: memoryview, at: int) -> tuple[Describe
     if n >= 0:
         if n * 2 > len(buf) - at:
             raise Malformed(f"DescribeGroupsRequest.groups claims {n} elements")
+        if n > 7:
+            charge(n)
         m.groups, at = read_strings(buf, at, n)
     else:
         raise Malformed(f"DescribeGroupsRequest.groups has length {n}")
@@ -85,6 +90,8 @@ def _read_describe_groups_request_v3(buf: memoryview, at: int) -> tuple[Describe
     if n >= 0:
         if n * 2 > len(buf) - at:
             raise Malformed(f"DescribeGroupsRequest.groups claims {n} elements")
+        if n > 7:
+            charge(n)
         m.groups, at = read_strings(buf, at, n)
     else:
         raise Malformed(f"DescribeGroupsRequest.groups has length {n}")
@@ -111,6 +118,8 @@ def _read_describe_groups_request_v5(buf: memoryview, at: int) -> tuple[Describe
     if n >= 0:
         if n > len(buf) - at:
             raise Malformed(f"DescribeGroupsRequest.groups claims {n} elements")
+        if n > 7:
+            charge(n)
         m.groups, at = read_compact_strings(buf, at, n)
     else:
         raise Malformed("DescribeGroupsRequest.groups is null")
@@ -339,6 +348,8 @@ def _read_described_group_v0(buf: memoryview, at: int) -> tuple[DescribedGroup, 
     if n >= 0:
         if n * 14 > len(buf) - at:
             raise Malformed(f"DescribedGroup.members claims {n} elements")
+        if n > 7:
+            charge(n)
         members: list[DescribedGroupMember] = []
         for _ in range(n):
             members_item, at = _read_described_group_member_v0(buf, at)
@@ -382,6 +393,8 @@ def _read_describe_groups_response_v0(buf: memoryview, at: int) -> tuple[Describ
     if n >= 0:
         if n * 14 > len(buf) - at:
             raise Malformed(f"DescribeGroupsResponse.groups claims {n} elements")
+        if n > 7:
+            charge(n)
         groups: list[DescribedGroup] = []
         for _ in range(n):
             groups_item, at = _read_described_group_v0(buf, at)
@@ -408,6 +421,8 @@ def _read_describe_groups_response_v1(buf: memoryview, at: int) -> tuple[Describ
     if n >= 0:
         if n * 14 > len(buf) - at:
             raise Malformed(f"DescribeGroupsResponse.groups claims {n} elements")
+        if n > 7:
+            charge(n)
         groups: list[DescribedGroup] = []
         for _ in range(n):
             groups_item, at = _read_described_group_v0(buf, at)
@@ -465,6 +480,8 @@ def _read_described_group_v3(buf: memoryview, at: int) -> tuple[DescribedGroup, 
     if n >= 0:
         if n * 14 > len(buf) - at:
             raise Malformed(f"DescribedGroup.members claims {n} elements")
+        if n > 7:
+            charge(n)
         members: list[DescribedGroupMember] = []
         for _ in range(n):
             members_item, at = _read_described_group_member_v0(buf, at)
@@ -510,6 +527,8 @@ def _read_describe_groups_response_v3(buf: memoryview, at: int) -> tuple[Describ
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"DescribeGroupsResponse.groups claims {n} elements")
+        if n > 7:
+            charge(n)
         groups: list[DescribedGroup] = []
         for _ in range(n):
             groups_item, at = _read_described_group_v3(buf, at)
@@ -653,6 +672,8 @@ def _read_described_group_v4(buf: memoryview, at: int) -> tuple[DescribedGroup, 
     if n >= 0:
         if n * 16 > len(buf) - at:
             raise Malformed(f"DescribedGroup.members claims {n} elements")
+        if n > 7:
+            charge(n)
         members: list[DescribedGroupMember] = []
         for _ in range(n):
             members_item, at = _read_described_group_member_v4(buf, at)
@@ -698,6 +719,8 @@ def _read_describe_groups_response_v4(buf: memoryview, at: int) -> tuple[Describ
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"DescribeGroupsResponse.groups claims {n} elements")
+        if n > 7:
+            charge(n)
         groups: list[DescribedGroup] = []
         for _ in range(n):
             groups_item, at = _read_described_group_v4(buf, at)
@@ -895,6 +918,8 @@ def _read_described_group_v5(buf: memoryview, at: int) -> tuple[DescribedGroup, 
     if n >= 0:
         if n * 7 > len(buf) - at:
             raise Malformed(f"DescribedGroup.members claims {n} elements")
+        if n > 7:
+            charge(n)
         members: list[DescribedGroupMember] = []
         for _ in range(n):
             members_item, at = _read_described_group_member_v5(buf, at)
@@ -961,6 +986,8 @@ def _read_describe_groups_response_v5(buf: memoryview, at: int) -> tuple[Describ
     if n >= 0:
         if n * 12 > len(buf) - at:
             raise Malformed(f"DescribeGroupsResponse.groups claims {n} elements")
+        if n > 7:
+            charge(n)
         groups: list[DescribedGroup] = []
         for _ in range(n):
             groups_item, at = _read_described_group_v5(buf, at)
@@ -1053,6 +1080,8 @@ def _read_described_group_v6(buf: memoryview, at: int) -> tuple[DescribedGroup, 
     if n >= 0:
         if n * 7 > len(buf) - at:
             raise Malformed(f"DescribedGroup.members claims {n} elements")
+        if n > 7:
+            charge(n)
         members: list[DescribedGroupMember] = []
         for _ in range(n):
             members_item, at = _read_described_group_member_v5(buf, at)
@@ -1129,6 +1158,8 @@ def _read_describe_groups_response_v6(buf: memoryview, at: int) -> tuple[Describ
     if n >= 0:
         if n * 13 > len(buf) - at:
             raise Malformed(f"DescribeGroupsResponse.groups claims {n} elements")
+        if n > 7:
+            charge(n)
         groups: list[DescribedGroup] = []
         for _ in range(n):
             groups_item, at = _read_described_group_v6(buf, at)

@@ -8,9 +8,11 @@ from typing import ClassVar
 
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     rest_of_uvarint,
     skip_tags,
     write_uvarint,
@@ -62,6 +64,7 @@ class DescribeLogDirsRequest(Message):
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 5
     FLEXIBLE_FROM: ClassVar[int] = 2
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -85,6 +88,8 @@ def _read_describable_log_dir_topic_v1(buf: memoryview, at: int) -> tuple[Descri
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"DescribableLogDirTopic.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         m.partitions = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -110,6 +115,8 @@ def _read_describe_log_dirs_request_v1(buf: memoryview, at: int) -> tuple[Descri
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"DescribeLogDirsRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[DescribableLogDirTopic] = []
         for _ in range(n):
             topics_item, at = _read_describable_log_dir_topic_v1(buf, at)
@@ -155,6 +162,8 @@ def _read_describable_log_dir_topic_v2(buf: memoryview, at: int) -> tuple[Descri
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"DescribableLogDirTopic.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         m.partitions = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -194,6 +203,8 @@ def _read_describe_log_dirs_request_v2(buf: memoryview, at: int) -> tuple[Descri
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"DescribeLogDirsRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[DescribableLogDirTopic] = []
         for _ in range(n):
             topics_item, at = _read_describable_log_dir_topic_v2(buf, at)
@@ -351,6 +362,8 @@ def _read_describe_log_dirs_topic_v1(buf: memoryview, at: int) -> tuple[Describe
     if n >= 0:
         if n * 21 > len(buf) - at:
             raise Malformed(f"DescribeLogDirsTopic.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[DescribeLogDirsPartition] = []
         for _ in range(n):
             partitions_item, at = _read_describe_log_dirs_partition_v1(buf, at)
@@ -388,6 +401,8 @@ def _read_describe_log_dirs_result_v1(buf: memoryview, at: int) -> tuple[Describ
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"DescribeLogDirsResult.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[DescribeLogDirsTopic] = []
         for _ in range(n):
             topics_item, at = _read_describe_log_dirs_topic_v1(buf, at)
@@ -420,6 +435,8 @@ def _read_describe_log_dirs_response_v1(buf: memoryview, at: int) -> tuple[Descr
     if n >= 0:
         if n * 8 > len(buf) - at:
             raise Malformed(f"DescribeLogDirsResponse.results claims {n} elements")
+        if n > 7:
+            charge(n)
         results: list[DescribeLogDirsResult] = []
         for _ in range(n):
             results_item, at = _read_describe_log_dirs_result_v1(buf, at)
@@ -473,6 +490,8 @@ def _read_describe_log_dirs_topic_v2(buf: memoryview, at: int) -> tuple[Describe
     if n >= 0:
         if n * 22 > len(buf) - at:
             raise Malformed(f"DescribeLogDirsTopic.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[DescribeLogDirsPartition] = []
         for _ in range(n):
             partitions_item, at = _read_describe_log_dirs_partition_v2(buf, at)
@@ -527,6 +546,8 @@ def _read_describe_log_dirs_result_v2(buf: memoryview, at: int) -> tuple[Describ
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"DescribeLogDirsResult.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[DescribeLogDirsTopic] = []
         for _ in range(n):
             topics_item, at = _read_describe_log_dirs_topic_v2(buf, at)
@@ -574,6 +595,8 @@ def _read_describe_log_dirs_response_v2(buf: memoryview, at: int) -> tuple[Descr
     if n >= 0:
         if n * 5 > len(buf) - at:
             raise Malformed(f"DescribeLogDirsResponse.results claims {n} elements")
+        if n > 7:
+            charge(n)
         results: list[DescribeLogDirsResult] = []
         for _ in range(n):
             results_item, at = _read_describe_log_dirs_result_v2(buf, at)
@@ -612,6 +635,8 @@ def _read_describe_log_dirs_response_v3(buf: memoryview, at: int) -> tuple[Descr
     if n >= 0:
         if n * 5 > len(buf) - at:
             raise Malformed(f"DescribeLogDirsResponse.results claims {n} elements")
+        if n > 7:
+            charge(n)
         results: list[DescribeLogDirsResult] = []
         for _ in range(n):
             results_item, at = _read_describe_log_dirs_result_v2(buf, at)
@@ -660,6 +685,8 @@ def _read_describe_log_dirs_result_v4(buf: memoryview, at: int) -> tuple[Describ
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"DescribeLogDirsResult.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[DescribeLogDirsTopic] = []
         for _ in range(n):
             topics_item, at = _read_describe_log_dirs_topic_v2(buf, at)
@@ -705,6 +732,8 @@ def _read_describe_log_dirs_response_v4(buf: memoryview, at: int) -> tuple[Descr
     if n >= 0:
         if n * 21 > len(buf) - at:
             raise Malformed(f"DescribeLogDirsResponse.results claims {n} elements")
+        if n > 7:
+            charge(n)
         results: list[DescribeLogDirsResult] = []
         for _ in range(n):
             results_item, at = _read_describe_log_dirs_result_v4(buf, at)
@@ -753,6 +782,8 @@ def _read_describe_log_dirs_result_v5(buf: memoryview, at: int) -> tuple[Describ
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"DescribeLogDirsResult.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[DescribeLogDirsTopic] = []
         for _ in range(n):
             topics_item, at = _read_describe_log_dirs_topic_v2(buf, at)
@@ -797,6 +828,8 @@ def _read_describe_log_dirs_response_v5(buf: memoryview, at: int) -> tuple[Descr
     if n >= 0:
         if n * 22 > len(buf) - at:
             raise Malformed(f"DescribeLogDirsResponse.results claims {n} elements")
+        if n > 7:
+            charge(n)
         results: list[DescribeLogDirsResult] = []
         for _ in range(n):
             results_item, at = _read_describe_log_dirs_result_v5(buf, at)

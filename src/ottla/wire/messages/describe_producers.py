@@ -8,9 +8,11 @@ from typing import ClassVar
 
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     rest_of_uvarint,
     skip_tags,
     write_uvarint,
@@ -48,6 +50,7 @@ class DescribeProducersRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_FROM: ClassVar[int] = 0
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -77,6 +80,8 @@ def _read_topic_request_v0(buf: memoryview, at: int) -> tuple[TopicRequest, int]
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"TopicRequest.partition_indexes claims {n} elements")
+        if n > 7:
+            charge(n)
         m.partition_indexes = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -116,6 +121,8 @@ def _read_describe_producers_request_v0(buf: memoryview, at: int) -> tuple[Descr
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"DescribeProducersRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[TopicRequest] = []
         for _ in range(n):
             topics_item, at = _read_topic_request_v0(buf, at)
@@ -266,6 +273,8 @@ def _read_partition_response_v0(buf: memoryview, at: int) -> tuple[PartitionResp
     if n >= 0:
         if n * 37 > len(buf) - at:
             raise Malformed(f"PartitionResponse.active_producers claims {n} elements")
+        if n > 7:
+            charge(n)
         active_producers: list[ProducerState] = []
         for _ in range(n):
             active_producers_item, at = _read_producer_state_v0(buf, at)
@@ -325,6 +334,8 @@ def _read_topic_response_v0(buf: memoryview, at: int) -> tuple[TopicResponse, in
     if n >= 0:
         if n * 9 > len(buf) - at:
             raise Malformed(f"TopicResponse.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[PartitionResponse] = []
         for _ in range(n):
             partitions_item, at = _read_partition_response_v0(buf, at)
@@ -368,6 +379,8 @@ def _read_describe_producers_response_v0(buf: memoryview, at: int) -> tuple[Desc
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"DescribeProducersResponse.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[TopicResponse] = []
         for _ in range(n):
             topics_item, at = _read_topic_response_v0(buf, at)

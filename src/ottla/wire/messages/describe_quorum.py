@@ -9,9 +9,11 @@ from typing import ClassVar
 from ottla.base.types import ZERO_UUID
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     rest_of_uvarint,
     skip_tags,
     write_uvarint,
@@ -74,6 +76,7 @@ class DescribeQuorumRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 2
     FLEXIBLE_FROM: ClassVar[int] = 0
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -116,6 +119,8 @@ def _read_request_topic_data_v0(buf: memoryview, at: int) -> tuple[RequestTopicD
     if n >= 0:
         if n * 5 > len(buf) - at:
             raise Malformed(f"RequestTopicData.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[RequestPartitionData] = []
         for _ in range(n):
             partitions_item, at = _read_request_partition_data_v0(buf, at)
@@ -159,6 +164,8 @@ def _read_describe_quorum_request_v0(buf: memoryview, at: int) -> tuple[Describe
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"DescribeQuorumRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[RequestTopicData] = []
         for _ in range(n):
             topics_item, at = _read_request_topic_data_v0(buf, at)
@@ -353,6 +360,8 @@ def _read_response_partition_data_v0(buf: memoryview, at: int) -> tuple[Response
     if n >= 0:
         if n * 13 > len(buf) - at:
             raise Malformed(f"ResponsePartitionData.current_voters claims {n} elements")
+        if n > 7:
+            charge(n)
         current_voters: list[ReplicaState] = []
         for _ in range(n):
             current_voters_item, at = _read_replica_state_v0(buf, at)
@@ -368,6 +377,8 @@ def _read_response_partition_data_v0(buf: memoryview, at: int) -> tuple[Response
     if n >= 0:
         if n * 13 > len(buf) - at:
             raise Malformed(f"ResponsePartitionData.observers claims {n} elements")
+        if n > 7:
+            charge(n)
         observers: list[ReplicaState] = []
         for _ in range(n):
             observers_item, at = _read_replica_state_v0(buf, at)
@@ -425,6 +436,8 @@ def _read_response_topic_data_v0(buf: memoryview, at: int) -> tuple[ResponseTopi
     if n >= 0:
         if n * 25 > len(buf) - at:
             raise Malformed(f"ResponseTopicData.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[ResponsePartitionData] = []
         for _ in range(n):
             partitions_item, at = _read_response_partition_data_v0(buf, at)
@@ -468,6 +481,8 @@ def _read_describe_quorum_response_v0(buf: memoryview, at: int) -> tuple[Describ
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"DescribeQuorumResponse.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[ResponseTopicData] = []
         for _ in range(n):
             topics_item, at = _read_response_topic_data_v0(buf, at)
@@ -521,6 +536,8 @@ def _read_response_partition_data_v1(buf: memoryview, at: int) -> tuple[Response
     if n >= 0:
         if n * 29 > len(buf) - at:
             raise Malformed(f"ResponsePartitionData.current_voters claims {n} elements")
+        if n > 7:
+            charge(n)
         current_voters: list[ReplicaState] = []
         for _ in range(n):
             current_voters_item, at = _read_replica_state_v1(buf, at)
@@ -536,6 +553,8 @@ def _read_response_partition_data_v1(buf: memoryview, at: int) -> tuple[Response
     if n >= 0:
         if n * 29 > len(buf) - at:
             raise Malformed(f"ResponsePartitionData.observers claims {n} elements")
+        if n > 7:
+            charge(n)
         observers: list[ReplicaState] = []
         for _ in range(n):
             observers_item, at = _read_replica_state_v1(buf, at)
@@ -593,6 +612,8 @@ def _read_response_topic_data_v1(buf: memoryview, at: int) -> tuple[ResponseTopi
     if n >= 0:
         if n * 25 > len(buf) - at:
             raise Malformed(f"ResponseTopicData.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[ResponsePartitionData] = []
         for _ in range(n):
             partitions_item, at = _read_response_partition_data_v1(buf, at)
@@ -636,6 +657,8 @@ def _read_describe_quorum_response_v1(buf: memoryview, at: int) -> tuple[Describ
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"DescribeQuorumResponse.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[ResponseTopicData] = []
         for _ in range(n):
             topics_item, at = _read_response_topic_data_v1(buf, at)
@@ -699,6 +722,8 @@ def _read_response_partition_data_v2(buf: memoryview, at: int) -> tuple[Response
     if n >= 0:
         if n * 45 > len(buf) - at:
             raise Malformed(f"ResponsePartitionData.current_voters claims {n} elements")
+        if n > 7:
+            charge(n)
         current_voters: list[ReplicaState] = []
         for _ in range(n):
             current_voters_item, at = _read_replica_state_v2(buf, at)
@@ -714,6 +739,8 @@ def _read_response_partition_data_v2(buf: memoryview, at: int) -> tuple[Response
     if n >= 0:
         if n * 45 > len(buf) - at:
             raise Malformed(f"ResponsePartitionData.observers claims {n} elements")
+        if n > 7:
+            charge(n)
         observers: list[ReplicaState] = []
         for _ in range(n):
             observers_item, at = _read_replica_state_v2(buf, at)
@@ -782,6 +809,8 @@ def _read_response_topic_data_v2(buf: memoryview, at: int) -> tuple[ResponseTopi
     if n >= 0:
         if n * 26 > len(buf) - at:
             raise Malformed(f"ResponseTopicData.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[ResponsePartitionData] = []
         for _ in range(n):
             partitions_item, at = _read_response_partition_data_v2(buf, at)
@@ -874,6 +903,8 @@ def _read_node_v2(buf: memoryview, at: int) -> tuple[Node, int]:
     if n >= 0:
         if n * 5 > len(buf) - at:
             raise Malformed(f"Node.listeners claims {n} elements")
+        if n > 7:
+            charge(n)
         listeners: list[Listener] = []
         for _ in range(n):
             listeners_item, at = _read_listener_v2(buf, at)
@@ -922,6 +953,8 @@ def _read_describe_quorum_response_v2(buf: memoryview, at: int) -> tuple[Describ
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"DescribeQuorumResponse.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[ResponseTopicData] = []
         for _ in range(n):
             topics_item, at = _read_response_topic_data_v2(buf, at)
@@ -937,6 +970,8 @@ def _read_describe_quorum_response_v2(buf: memoryview, at: int) -> tuple[Describ
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"DescribeQuorumResponse.nodes claims {n} elements")
+        if n > 7:
+            charge(n)
         nodes: list[Node] = []
         for _ in range(n):
             nodes_item, at = _read_node_v2(buf, at)

@@ -9,9 +9,11 @@ from typing import ClassVar
 from ottla.base.types import ZERO_UUID
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     rest_of_uvarint,
     skip_tags,
     write_uvarint,
@@ -68,6 +70,7 @@ class DescribeShareGroupOffsetsRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1
     FLEXIBLE_FROM: ClassVar[int] = 0
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -97,6 +100,8 @@ def _read_describe_share_group_offsets_request_topic_v0(buf: memoryview, at: int
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"DescribeShareGroupOffsetsRequestTopic.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         m.partitions = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -147,6 +152,8 @@ def _read_describe_share_group_offsets_request_group_v0(buf: memoryview, at: int
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"DescribeShareGroupOffsetsRequestGroup.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[DescribeShareGroupOffsetsRequestTopic] = []
         for _ in range(n):
             topics_item, at = _read_describe_share_group_offsets_request_topic_v0(buf, at)
@@ -194,6 +201,8 @@ def _read_describe_share_group_offsets_request_v0(buf: memoryview, at: int) -> t
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"DescribeShareGroupOffsetsRequest.groups claims {n} elements")
+        if n > 7:
+            charge(n)
         groups: list[DescribeShareGroupOffsetsRequestGroup] = []
         for _ in range(n):
             groups_item, at = _read_describe_share_group_offsets_request_group_v0(buf, at)
@@ -373,6 +382,8 @@ def _read_describe_share_group_offsets_response_topic_v0(buf: memoryview, at: in
     if n >= 0:
         if n * 20 > len(buf) - at:
             raise Malformed(f"DescribeShareGroupOffsetsResponseTopic.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[DescribeShareGroupOffsetsResponsePartition] = []
         for _ in range(n):
             partitions_item, at = _read_describe_share_group_offsets_response_partition_v0(buf, at)
@@ -428,6 +439,8 @@ def _read_describe_share_group_offsets_response_group_v0(buf: memoryview, at: in
     if n >= 0:
         if n * 19 > len(buf) - at:
             raise Malformed(f"DescribeShareGroupOffsetsResponseGroup.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[DescribeShareGroupOffsetsResponseTopic] = []
         for _ in range(n):
             topics_item, at = _read_describe_share_group_offsets_response_topic_v0(buf, at)
@@ -494,6 +507,8 @@ def _read_describe_share_group_offsets_response_v0(buf: memoryview, at: int) -> 
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"DescribeShareGroupOffsetsResponse.groups claims {n} elements")
+        if n > 7:
+            charge(n)
         groups: list[DescribeShareGroupOffsetsResponseGroup] = []
         for _ in range(n):
             groups_item, at = _read_describe_share_group_offsets_response_group_v0(buf, at)
@@ -578,6 +593,8 @@ def _read_describe_share_group_offsets_response_topic_v1(buf: memoryview, at: in
     if n >= 0:
         if n * 28 > len(buf) - at:
             raise Malformed(f"DescribeShareGroupOffsetsResponseTopic.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[DescribeShareGroupOffsetsResponsePartition] = []
         for _ in range(n):
             partitions_item, at = _read_describe_share_group_offsets_response_partition_v1(buf, at)
@@ -633,6 +650,8 @@ def _read_describe_share_group_offsets_response_group_v1(buf: memoryview, at: in
     if n >= 0:
         if n * 19 > len(buf) - at:
             raise Malformed(f"DescribeShareGroupOffsetsResponseGroup.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[DescribeShareGroupOffsetsResponseTopic] = []
         for _ in range(n):
             topics_item, at = _read_describe_share_group_offsets_response_topic_v1(buf, at)
@@ -699,6 +718,8 @@ def _read_describe_share_group_offsets_response_v1(buf: memoryview, at: int) -> 
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"DescribeShareGroupOffsetsResponse.groups claims {n} elements")
+        if n > 7:
+            charge(n)
         groups: list[DescribeShareGroupOffsetsResponseGroup] = []
         for _ in range(n):
             groups_item, at = _read_describe_share_group_offsets_response_group_v1(buf, at)

@@ -9,9 +9,11 @@ from typing import ClassVar
 from ottla.base.types import ZERO_UUID
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     rest_of_uvarint,
     skip_tags,
     write_uvarint,
@@ -68,6 +70,7 @@ class DescribeTopicPartitionsRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_FROM: ClassVar[int] = 0
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -152,6 +155,8 @@ def _read_describe_topic_partitions_request_v0(buf: memoryview, at: int) -> tupl
     if n >= 0:
         if n * 2 > len(buf) - at:
             raise Malformed(f"DescribeTopicPartitionsRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[TopicRequest] = []
         for _ in range(n):
             topics_item, at = _read_topic_request_v0(buf, at)
@@ -294,6 +299,8 @@ def _read_describe_topic_partitions_response_partition_v0(buf: memoryview, at: i
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"DescribeTopicPartitionsResponsePartition.replica_nodes claims {n} elements")
+        if n > 7:
+            charge(n)
         m.replica_nodes = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -306,6 +313,8 @@ def _read_describe_topic_partitions_response_partition_v0(buf: memoryview, at: i
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"DescribeTopicPartitionsResponsePartition.isr_nodes claims {n} elements")
+        if n > 7:
+            charge(n)
         m.isr_nodes = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -318,6 +327,8 @@ def _read_describe_topic_partitions_response_partition_v0(buf: memoryview, at: i
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"DescribeTopicPartitionsResponsePartition.eligible_leader_replicas claims {n} elements")
+        if n > 7:
+            charge(n)
         m.eligible_leader_replicas = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -330,6 +341,8 @@ def _read_describe_topic_partitions_response_partition_v0(buf: memoryview, at: i
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"DescribeTopicPartitionsResponsePartition.last_known_elr claims {n} elements")
+        if n > 7:
+            charge(n)
         m.last_known_elr = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -342,6 +355,8 @@ def _read_describe_topic_partitions_response_partition_v0(buf: memoryview, at: i
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"DescribeTopicPartitionsResponsePartition.offline_replicas claims {n} elements")
+        if n > 7:
+            charge(n)
         m.offline_replicas = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -422,6 +437,8 @@ def _read_describe_topic_partitions_response_topic_v0(buf: memoryview, at: int) 
     if n >= 0:
         if n * 20 > len(buf) - at:
             raise Malformed(f"DescribeTopicPartitionsResponseTopic.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[DescribeTopicPartitionsResponsePartition] = []
         for _ in range(n):
             partitions_item, at = _read_describe_topic_partitions_response_partition_v0(buf, at)
@@ -471,6 +488,8 @@ def _read_describe_topic_partitions_response_v0(buf: memoryview, at: int) -> tup
     if n >= 0:
         if n * 26 > len(buf) - at:
             raise Malformed(f"DescribeTopicPartitionsResponse.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[DescribeTopicPartitionsResponseTopic] = []
         for _ in range(n):
             topics_item, at = _read_describe_topic_partitions_response_topic_v0(buf, at)

@@ -8,9 +8,11 @@ from typing import ClassVar
 
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     read_compact_strings,
     rest_of_uvarint,
     skip_tags,
@@ -35,6 +37,7 @@ class DescribeTransactionsRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_FROM: ClassVar[int] = 0
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -53,6 +56,8 @@ def _read_describe_transactions_request_v0(buf: memoryview, at: int) -> tuple[De
     if n >= 0:
         if n > len(buf) - at:
             raise Malformed(f"DescribeTransactionsRequest.transactional_ids claims {n} elements")
+        if n > 7:
+            charge(n)
         m.transactional_ids, at = read_compact_strings(buf, at, n)
     else:
         raise Malformed("DescribeTransactionsRequest.transactional_ids is null")
@@ -170,6 +175,8 @@ def _read_topic_data_v0(buf: memoryview, at: int) -> tuple[TopicData, int]:
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"TopicData.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         m.partitions = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -231,6 +238,8 @@ def _read_transaction_state_v0(buf: memoryview, at: int) -> tuple[TransactionSta
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"TransactionState.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[TopicData] = []
         for _ in range(n):
             topics_item, at = _read_topic_data_v0(buf, at)
@@ -283,6 +292,8 @@ def _read_describe_transactions_response_v0(buf: memoryview, at: int) -> tuple[D
     if n >= 0:
         if n * 28 > len(buf) - at:
             raise Malformed(f"DescribeTransactionsResponse.transaction_states claims {n} elements")
+        if n > 7:
+            charge(n)
         transaction_states: list[TransactionState] = []
         for _ in range(n):
             transaction_states_item, at = _read_transaction_state_v0(buf, at)

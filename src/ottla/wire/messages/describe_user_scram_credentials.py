@@ -8,9 +8,11 @@ from typing import ClassVar
 
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     rest_of_uvarint,
     skip_tags,
     write_uvarint,
@@ -45,6 +47,7 @@ class DescribeUserScramCredentialsRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_FROM: ClassVar[int] = 0
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -94,6 +97,8 @@ def _read_describe_user_scram_credentials_request_v0(buf: memoryview, at: int) -
     if n >= 0:
         if n * 2 > len(buf) - at:
             raise Malformed(f"DescribeUserScramCredentialsRequest.users claims {n} elements")
+        if n > 7:
+            charge(n)
         users: list[UserName] = []
         for _ in range(n):
             users_item, at = _read_user_name_v0(buf, at)
@@ -238,6 +243,8 @@ def _read_describe_user_scram_credentials_result_v0(buf: memoryview, at: int) ->
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"DescribeUserScramCredentialsResult.credential_infos claims {n} elements")
+        if n > 7:
+            charge(n)
         credential_infos: list[CredentialInfo] = []
         for _ in range(n):
             credential_infos_item, at = _read_credential_info_v0(buf, at)
@@ -304,6 +311,8 @@ def _read_describe_user_scram_credentials_response_v0(buf: memoryview, at: int) 
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"DescribeUserScramCredentialsResponse.results claims {n} elements")
+        if n > 7:
+            charge(n)
         results: list[DescribeUserScramCredentialsResult] = []
         for _ in range(n):
             results_item, at = _read_describe_user_scram_credentials_result_v0(buf, at)

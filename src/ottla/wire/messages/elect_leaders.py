@@ -8,9 +8,11 @@ from typing import ClassVar
 
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     rest_of_uvarint,
     skip_tags,
     write_uvarint,
@@ -62,6 +64,7 @@ class ElectLeadersRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 2
     FLEXIBLE_FROM: ClassVar[int] = 2
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -89,6 +92,8 @@ def _read_topic_partitions_v0(buf: memoryview, at: int) -> tuple[TopicPartitions
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"TopicPartitions.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         m.partitions = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -114,6 +119,8 @@ def _read_elect_leaders_request_v0(buf: memoryview, at: int) -> tuple[ElectLeade
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"ElectLeadersRequest.topic_partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         topic_partitions: list[TopicPartitions] = []
         for _ in range(n):
             topic_partitions_item, at = _read_topic_partitions_v0(buf, at)
@@ -149,6 +156,8 @@ def _read_elect_leaders_request_v1(buf: memoryview, at: int) -> tuple[ElectLeade
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"ElectLeadersRequest.topic_partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         topic_partitions: list[TopicPartitions] = []
         for _ in range(n):
             topic_partitions_item, at = _read_topic_partitions_v0(buf, at)
@@ -197,6 +206,8 @@ def _read_topic_partitions_v2(buf: memoryview, at: int) -> tuple[TopicPartitions
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"TopicPartitions.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         m.partitions = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -236,6 +247,8 @@ def _read_elect_leaders_request_v2(buf: memoryview, at: int) -> tuple[ElectLeade
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"ElectLeadersRequest.topic_partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         topic_partitions: list[TopicPartitions] = []
         for _ in range(n):
             topic_partitions_item, at = _read_topic_partitions_v2(buf, at)
@@ -375,6 +388,8 @@ def _read_replica_election_result_v0(buf: memoryview, at: int) -> tuple[ReplicaE
     if n >= 0:
         if n * 8 > len(buf) - at:
             raise Malformed(f"ReplicaElectionResult.partition_result claims {n} elements")
+        if n > 7:
+            charge(n)
         partition_result: list[PartitionResult] = []
         for _ in range(n):
             partition_result_item, at = _read_partition_result_v0(buf, at)
@@ -404,6 +419,8 @@ def _read_elect_leaders_response_v0(buf: memoryview, at: int) -> tuple[ElectLead
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"ElectLeadersResponse.replica_election_results claims {n} elements")
+        if n > 7:
+            charge(n)
         replica_election_results: list[ReplicaElectionResult] = []
         for _ in range(n):
             replica_election_results_item, at = _read_replica_election_result_v0(buf, at)
@@ -430,6 +447,8 @@ def _read_elect_leaders_response_v1(buf: memoryview, at: int) -> tuple[ElectLead
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"ElectLeadersResponse.replica_election_results claims {n} elements")
+        if n > 7:
+            charge(n)
         replica_election_results: list[ReplicaElectionResult] = []
         for _ in range(n):
             replica_election_results_item, at = _read_replica_election_result_v0(buf, at)
@@ -505,6 +524,8 @@ def _read_replica_election_result_v2(buf: memoryview, at: int) -> tuple[ReplicaE
     if n >= 0:
         if n * 8 > len(buf) - at:
             raise Malformed(f"ReplicaElectionResult.partition_result claims {n} elements")
+        if n > 7:
+            charge(n)
         partition_result: list[PartitionResult] = []
         for _ in range(n):
             partition_result_item, at = _read_partition_result_v2(buf, at)
@@ -548,6 +569,8 @@ def _read_elect_leaders_response_v2(buf: memoryview, at: int) -> tuple[ElectLead
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"ElectLeadersResponse.replica_election_results claims {n} elements")
+        if n > 7:
+            charge(n)
         replica_election_results: list[ReplicaElectionResult] = []
         for _ in range(n):
             replica_election_results_item, at = _read_replica_election_result_v2(buf, at)

@@ -9,9 +9,11 @@ from typing import ClassVar
 from ottla.base.types import ZERO_UUID
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     read_uvarint,
     rest_of_uvarint,
     skip_tags,
@@ -124,6 +126,7 @@ class EndQuorumEpochRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1
     FLEXIBLE_FROM: ClassVar[int] = 1
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -143,6 +146,8 @@ def _read_request_partition_data_v0(buf: memoryview, at: int) -> tuple[RequestPa
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"RequestPartitionData.preferred_successors claims {n} elements")
+        if n > 7:
+            charge(n)
         m.preferred_successors = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -173,6 +178,8 @@ def _read_request_topic_data_v0(buf: memoryview, at: int) -> tuple[RequestTopicD
     if n >= 0:
         if n * 16 > len(buf) - at:
             raise Malformed(f"RequestTopicData.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[RequestPartitionData] = []
         for _ in range(n):
             partitions_item, at = _read_request_partition_data_v0(buf, at)
@@ -212,6 +219,8 @@ def _read_end_quorum_epoch_request_v0(buf: memoryview, at: int) -> tuple[EndQuor
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"EndQuorumEpochRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[RequestTopicData] = []
         for _ in range(n):
             topics_item, at = _read_request_topic_data_v0(buf, at)
@@ -262,6 +271,8 @@ def _read_request_partition_data_v1(buf: memoryview, at: int) -> tuple[RequestPa
     if n >= 0:
         if n * 21 > len(buf) - at:
             raise Malformed(f"RequestPartitionData.preferred_candidates claims {n} elements")
+        if n > 7:
+            charge(n)
         preferred_candidates: list[ReplicaInfo] = []
         for _ in range(n):
             preferred_candidates_item, at = _read_replica_info_v1(buf, at)
@@ -311,6 +322,8 @@ def _read_request_topic_data_v1(buf: memoryview, at: int) -> tuple[RequestTopicD
     if n >= 0:
         if n * 14 > len(buf) - at:
             raise Malformed(f"RequestTopicData.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[RequestPartitionData] = []
         for _ in range(n):
             partitions_item, at = _read_request_partition_data_v1(buf, at)
@@ -414,6 +427,8 @@ def _read_end_quorum_epoch_request_v1(buf: memoryview, at: int) -> tuple[EndQuor
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"EndQuorumEpochRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[RequestTopicData] = []
         for _ in range(n):
             topics_item, at = _read_request_topic_data_v1(buf, at)
@@ -429,6 +444,8 @@ def _read_end_quorum_epoch_request_v1(buf: memoryview, at: int) -> tuple[EndQuor
     if n >= 0:
         if n * 5 > len(buf) - at:
             raise Malformed(f"EndQuorumEpochRequest.leader_endpoints claims {n} elements")
+        if n > 7:
+            charge(n)
         leader_endpoints: list[LeaderEndpoint] = []
         for _ in range(n):
             leader_endpoints_item, at = _read_leader_endpoint_v1(buf, at)
@@ -586,6 +603,8 @@ def _read_response_topic_data_v0(buf: memoryview, at: int) -> tuple[ResponseTopi
     if n >= 0:
         if n * 14 > len(buf) - at:
             raise Malformed(f"ResponseTopicData.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[ResponsePartitionData] = []
         for _ in range(n):
             partitions_item, at = _read_response_partition_data_v0(buf, at)
@@ -615,6 +634,8 @@ def _read_end_quorum_epoch_response_v0(buf: memoryview, at: int) -> tuple[EndQuo
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"EndQuorumEpochResponse.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[ResponseTopicData] = []
         for _ in range(n):
             topics_item, at = _read_response_topic_data_v0(buf, at)
@@ -668,6 +689,8 @@ def _read_response_topic_data_v1(buf: memoryview, at: int) -> tuple[ResponseTopi
     if n >= 0:
         if n * 15 > len(buf) - at:
             raise Malformed(f"ResponseTopicData.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[ResponsePartitionData] = []
         for _ in range(n):
             partitions_item, at = _read_response_partition_data_v1(buf, at)
@@ -743,6 +766,8 @@ def _read_end_quorum_epoch_response_v1(buf: memoryview, at: int) -> tuple[EndQuo
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"EndQuorumEpochResponse.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[ResponseTopicData] = []
         for _ in range(n):
             topics_item, at = _read_response_topic_data_v1(buf, at)
@@ -774,6 +799,8 @@ def _read_tags_of_end_quorum_epoch_response_v1(m: EndQuorumEpochResponse, buf: m
             if n >= 0:
                 if n * 8 > len(buf) - at:
                     raise Malformed(f"EndQuorumEpochResponse.node_endpoints claims {n} elements")
+                if n > 7:
+                    charge(n)
                 node_endpoints: list[NodeEndpoint] = []
                 for _ in range(n):
                     node_endpoints_item, at = _read_node_endpoint_v1(buf, at)

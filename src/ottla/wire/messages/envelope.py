@@ -7,6 +7,7 @@ from struct import Struct
 from typing import ClassVar
 
 from ottla.wire.primitives import (
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
@@ -30,6 +31,7 @@ class EnvelopeRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_FROM: ClassVar[int] = 0
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,

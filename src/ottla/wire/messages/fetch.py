@@ -9,10 +9,12 @@ from typing import ClassVar
 from ottla.base.types import ZERO_UUID
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
     Records,
+    charge,
     fixed,
     read_uvarint,
     rest_of_uvarint,
@@ -181,6 +183,7 @@ class FetchRequest(Message):
     MIN_VERSION: ClassVar[int] = 4
     MAX_VERSION: ClassVar[int] = 18
     FLEXIBLE_FROM: ClassVar[int] = 12
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -242,6 +245,8 @@ def _read_fetch_topic_v4(buf: memoryview, at: int) -> tuple[FetchTopic, int]:
     if n >= 0:
         if n * 16 > len(buf) - at:
             raise Malformed(f"FetchTopic.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[FetchPartition] = []
         for _ in range(n):
             partitions_item, at = _read_fetch_partition_v4(buf, at)
@@ -272,6 +277,8 @@ def _read_fetch_request_v4(buf: memoryview, at: int) -> tuple[FetchRequest, int]
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"FetchRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[FetchTopic] = []
         for _ in range(n):
             topics_item, at = _read_fetch_topic_v4(buf, at)
@@ -326,6 +333,8 @@ def _read_fetch_topic_v5(buf: memoryview, at: int) -> tuple[FetchTopic, int]:
     if n >= 0:
         if n * 24 > len(buf) - at:
             raise Malformed(f"FetchTopic.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[FetchPartition] = []
         for _ in range(n):
             partitions_item, at = _read_fetch_partition_v5(buf, at)
@@ -356,6 +365,8 @@ def _read_fetch_request_v5(buf: memoryview, at: int) -> tuple[FetchRequest, int]
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"FetchRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[FetchTopic] = []
         for _ in range(n):
             topics_item, at = _read_fetch_topic_v5(buf, at)
@@ -395,6 +406,8 @@ def _read_forgotten_topic_v7(buf: memoryview, at: int) -> tuple[ForgottenTopic, 
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"ForgottenTopic.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         m.partitions = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -421,6 +434,8 @@ def _read_fetch_request_v7(buf: memoryview, at: int) -> tuple[FetchRequest, int]
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"FetchRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[FetchTopic] = []
         for _ in range(n):
             topics_item, at = _read_fetch_topic_v5(buf, at)
@@ -433,6 +448,8 @@ def _read_fetch_request_v7(buf: memoryview, at: int) -> tuple[FetchRequest, int]
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"FetchRequest.forgotten_topics_data claims {n} elements")
+        if n > 7:
+            charge(n)
         forgotten_topics_data: list[ForgottenTopic] = []
         for _ in range(n):
             forgotten_topics_data_item, at = _read_forgotten_topic_v7(buf, at)
@@ -488,6 +505,8 @@ def _read_fetch_topic_v9(buf: memoryview, at: int) -> tuple[FetchTopic, int]:
     if n >= 0:
         if n * 28 > len(buf) - at:
             raise Malformed(f"FetchTopic.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[FetchPartition] = []
         for _ in range(n):
             partitions_item, at = _read_fetch_partition_v9(buf, at)
@@ -518,6 +537,8 @@ def _read_fetch_request_v9(buf: memoryview, at: int) -> tuple[FetchRequest, int]
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"FetchRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[FetchTopic] = []
         for _ in range(n):
             topics_item, at = _read_fetch_topic_v9(buf, at)
@@ -530,6 +551,8 @@ def _read_fetch_request_v9(buf: memoryview, at: int) -> tuple[FetchRequest, int]
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"FetchRequest.forgotten_topics_data claims {n} elements")
+        if n > 7:
+            charge(n)
         forgotten_topics_data: list[ForgottenTopic] = []
         for _ in range(n):
             forgotten_topics_data_item, at = _read_forgotten_topic_v7(buf, at)
@@ -563,6 +586,8 @@ def _read_fetch_request_v11(buf: memoryview, at: int) -> tuple[FetchRequest, int
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"FetchRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[FetchTopic] = []
         for _ in range(n):
             topics_item, at = _read_fetch_topic_v9(buf, at)
@@ -575,6 +600,8 @@ def _read_fetch_request_v11(buf: memoryview, at: int) -> tuple[FetchRequest, int
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"FetchRequest.forgotten_topics_data claims {n} elements")
+        if n > 7:
+            charge(n)
         forgotten_topics_data: list[ForgottenTopic] = []
         for _ in range(n):
             forgotten_topics_data_item, at = _read_forgotten_topic_v7(buf, at)
@@ -648,6 +675,8 @@ def _read_fetch_topic_v12(buf: memoryview, at: int) -> tuple[FetchTopic, int]:
     if n >= 0:
         if n * 33 > len(buf) - at:
             raise Malformed(f"FetchTopic.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[FetchPartition] = []
         for _ in range(n):
             partitions_item, at = _read_fetch_partition_v12(buf, at)
@@ -703,6 +732,8 @@ def _read_forgotten_topic_v12(buf: memoryview, at: int) -> tuple[ForgottenTopic,
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"ForgottenTopic.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         m.partitions = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -743,6 +774,8 @@ def _read_fetch_request_v12(buf: memoryview, at: int) -> tuple[FetchRequest, int
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"FetchRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[FetchTopic] = []
         for _ in range(n):
             topics_item, at = _read_fetch_topic_v12(buf, at)
@@ -758,6 +791,8 @@ def _read_fetch_request_v12(buf: memoryview, at: int) -> tuple[FetchRequest, int
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"FetchRequest.forgotten_topics_data claims {n} elements")
+        if n > 7:
+            charge(n)
         forgotten_topics_data: list[ForgottenTopic] = []
         for _ in range(n):
             forgotten_topics_data_item, at = _read_forgotten_topic_v12(buf, at)
@@ -874,6 +909,8 @@ def _read_fetch_topic_v13(buf: memoryview, at: int) -> tuple[FetchTopic, int]:
     if n >= 0:
         if n * 33 > len(buf) - at:
             raise Malformed(f"FetchTopic.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[FetchPartition] = []
         for _ in range(n):
             partitions_item, at = _read_fetch_partition_v12(buf, at)
@@ -912,6 +949,8 @@ def _read_forgotten_topic_v13(buf: memoryview, at: int) -> tuple[ForgottenTopic,
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"ForgottenTopic.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         m.partitions = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -946,6 +985,8 @@ def _read_fetch_request_v13(buf: memoryview, at: int) -> tuple[FetchRequest, int
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"FetchRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[FetchTopic] = []
         for _ in range(n):
             topics_item, at = _read_fetch_topic_v13(buf, at)
@@ -961,6 +1002,8 @@ def _read_fetch_request_v13(buf: memoryview, at: int) -> tuple[FetchRequest, int
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"FetchRequest.forgotten_topics_data claims {n} elements")
+        if n > 7:
+            charge(n)
         forgotten_topics_data: list[ForgottenTopic] = []
         for _ in range(n):
             forgotten_topics_data_item, at = _read_forgotten_topic_v13(buf, at)
@@ -1090,6 +1133,8 @@ def _read_fetch_request_v15(buf: memoryview, at: int) -> tuple[FetchRequest, int
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"FetchRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[FetchTopic] = []
         for _ in range(n):
             topics_item, at = _read_fetch_topic_v13(buf, at)
@@ -1105,6 +1150,8 @@ def _read_fetch_request_v15(buf: memoryview, at: int) -> tuple[FetchRequest, int
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"FetchRequest.forgotten_topics_data claims {n} elements")
+        if n > 7:
+            charge(n)
         forgotten_topics_data: list[ForgottenTopic] = []
         for _ in range(n):
             forgotten_topics_data_item, at = _read_forgotten_topic_v13(buf, at)
@@ -1277,6 +1324,8 @@ def _read_fetch_topic_v17(buf: memoryview, at: int) -> tuple[FetchTopic, int]:
     if n >= 0:
         if n * 33 > len(buf) - at:
             raise Malformed(f"FetchTopic.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[FetchPartition] = []
         for _ in range(n):
             partitions_item, at = _read_fetch_partition_v17(buf, at)
@@ -1315,6 +1364,8 @@ def _read_fetch_request_v17(buf: memoryview, at: int) -> tuple[FetchRequest, int
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"FetchRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[FetchTopic] = []
         for _ in range(n):
             topics_item, at = _read_fetch_topic_v17(buf, at)
@@ -1330,6 +1381,8 @@ def _read_fetch_request_v17(buf: memoryview, at: int) -> tuple[FetchRequest, int
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"FetchRequest.forgotten_topics_data claims {n} elements")
+        if n > 7:
+            charge(n)
         forgotten_topics_data: list[ForgottenTopic] = []
         for _ in range(n):
             forgotten_topics_data_item, at = _read_forgotten_topic_v13(buf, at)
@@ -1510,6 +1563,8 @@ def _read_fetch_topic_v18(buf: memoryview, at: int) -> tuple[FetchTopic, int]:
     if n >= 0:
         if n * 33 > len(buf) - at:
             raise Malformed(f"FetchTopic.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[FetchPartition] = []
         for _ in range(n):
             partitions_item, at = _read_fetch_partition_v18(buf, at)
@@ -1548,6 +1603,8 @@ def _read_fetch_request_v18(buf: memoryview, at: int) -> tuple[FetchRequest, int
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"FetchRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[FetchTopic] = []
         for _ in range(n):
             topics_item, at = _read_fetch_topic_v18(buf, at)
@@ -1563,6 +1620,8 @@ def _read_fetch_request_v18(buf: memoryview, at: int) -> tuple[FetchRequest, int
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"FetchRequest.forgotten_topics_data claims {n} elements")
+        if n > 7:
+            charge(n)
         forgotten_topics_data: list[ForgottenTopic] = []
         for _ in range(n):
             forgotten_topics_data_item, at = _read_forgotten_topic_v13(buf, at)
@@ -1909,6 +1968,8 @@ def _read_partition_data_v4(buf: memoryview, at: int) -> tuple[PartitionData, in
     if n >= 0:
         if n * 16 > len(buf) - at:
             raise Malformed(f"PartitionData.aborted_transactions claims {n} elements")
+        if n > 7:
+            charge(n)
         aborted_transactions: list[AbortedTransaction] = []
         for _ in range(n):
             aborted_transactions_item, at = _read_aborted_transaction_v4(buf, at)
@@ -1964,6 +2025,8 @@ def _read_fetchable_topic_response_v4(buf: memoryview, at: int) -> tuple[Fetchab
     if n >= 0:
         if n * 30 > len(buf) - at:
             raise Malformed(f"FetchableTopicResponse.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[PartitionData] = []
         for _ in range(n):
             partitions_item, at = _read_partition_data_v4(buf, at)
@@ -1994,6 +2057,8 @@ def _read_fetch_response_v4(buf: memoryview, at: int) -> tuple[FetchResponse, in
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"FetchResponse.responses claims {n} elements")
+        if n > 7:
+            charge(n)
         responses: list[FetchableTopicResponse] = []
         for _ in range(n):
             responses_item, at = _read_fetchable_topic_response_v4(buf, at)
@@ -2022,6 +2087,8 @@ def _read_partition_data_v5(buf: memoryview, at: int) -> tuple[PartitionData, in
     if n >= 0:
         if n * 16 > len(buf) - at:
             raise Malformed(f"PartitionData.aborted_transactions claims {n} elements")
+        if n > 7:
+            charge(n)
         aborted_transactions: list[AbortedTransaction] = []
         for _ in range(n):
             aborted_transactions_item, at = _read_aborted_transaction_v4(buf, at)
@@ -2076,6 +2143,8 @@ def _read_fetchable_topic_response_v5(buf: memoryview, at: int) -> tuple[Fetchab
     if n >= 0:
         if n * 38 > len(buf) - at:
             raise Malformed(f"FetchableTopicResponse.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[PartitionData] = []
         for _ in range(n):
             partitions_item, at = _read_partition_data_v5(buf, at)
@@ -2106,6 +2175,8 @@ def _read_fetch_response_v5(buf: memoryview, at: int) -> tuple[FetchResponse, in
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"FetchResponse.responses claims {n} elements")
+        if n > 7:
+            charge(n)
         responses: list[FetchableTopicResponse] = []
         for _ in range(n):
             responses_item, at = _read_fetchable_topic_response_v5(buf, at)
@@ -2134,6 +2205,8 @@ def _read_fetch_response_v7(buf: memoryview, at: int) -> tuple[FetchResponse, in
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"FetchResponse.responses claims {n} elements")
+        if n > 7:
+            charge(n)
         responses: list[FetchableTopicResponse] = []
         for _ in range(n):
             responses_item, at = _read_fetchable_topic_response_v5(buf, at)
@@ -2160,6 +2233,8 @@ def _read_partition_data_v11(buf: memoryview, at: int) -> tuple[PartitionData, i
     if n >= 0:
         if n * 16 > len(buf) - at:
             raise Malformed(f"PartitionData.aborted_transactions claims {n} elements")
+        if n > 7:
+            charge(n)
         aborted_transactions: list[AbortedTransaction] = []
         for _ in range(n):
             aborted_transactions_item, at = _read_aborted_transaction_v4(buf, at)
@@ -2214,6 +2289,8 @@ def _read_fetchable_topic_response_v11(buf: memoryview, at: int) -> tuple[Fetcha
     if n >= 0:
         if n * 42 > len(buf) - at:
             raise Malformed(f"FetchableTopicResponse.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[PartitionData] = []
         for _ in range(n):
             partitions_item, at = _read_partition_data_v11(buf, at)
@@ -2244,6 +2321,8 @@ def _read_fetch_response_v11(buf: memoryview, at: int) -> tuple[FetchResponse, i
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"FetchResponse.responses claims {n} elements")
+        if n > 7:
+            charge(n)
         responses: list[FetchableTopicResponse] = []
         for _ in range(n):
             responses_item, at = _read_fetchable_topic_response_v11(buf, at)
@@ -2325,6 +2404,8 @@ def _read_partition_data_v12(buf: memoryview, at: int) -> tuple[PartitionData, i
     if n >= 0:
         if n * 17 > len(buf) - at:
             raise Malformed(f"PartitionData.aborted_transactions claims {n} elements")
+        if n > 7:
+            charge(n)
         aborted_transactions: list[AbortedTransaction] = []
         for _ in range(n):
             aborted_transactions_item, at = _read_aborted_transaction_v12(buf, at)
@@ -2438,6 +2519,8 @@ def _read_fetchable_topic_response_v12(buf: memoryview, at: int) -> tuple[Fetcha
     if n >= 0:
         if n * 37 > len(buf) - at:
             raise Malformed(f"FetchableTopicResponse.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[PartitionData] = []
         for _ in range(n):
             partitions_item, at = _read_partition_data_v12(buf, at)
@@ -2482,6 +2565,8 @@ def _read_fetch_response_v12(buf: memoryview, at: int) -> tuple[FetchResponse, i
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"FetchResponse.responses claims {n} elements")
+        if n > 7:
+            charge(n)
         responses: list[FetchableTopicResponse] = []
         for _ in range(n):
             responses_item, at = _read_fetchable_topic_response_v12(buf, at)
@@ -2520,6 +2605,8 @@ def _read_fetchable_topic_response_v13(buf: memoryview, at: int) -> tuple[Fetcha
     if n >= 0:
         if n * 37 > len(buf) - at:
             raise Malformed(f"FetchableTopicResponse.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[PartitionData] = []
         for _ in range(n):
             partitions_item, at = _read_partition_data_v12(buf, at)
@@ -2558,6 +2645,8 @@ def _read_fetch_response_v13(buf: memoryview, at: int) -> tuple[FetchResponse, i
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"FetchResponse.responses claims {n} elements")
+        if n > 7:
+            charge(n)
         responses: list[FetchableTopicResponse] = []
         for _ in range(n):
             responses_item, at = _read_fetchable_topic_response_v13(buf, at)
@@ -2651,6 +2740,8 @@ def _read_fetch_response_v16(buf: memoryview, at: int) -> tuple[FetchResponse, i
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"FetchResponse.responses claims {n} elements")
+        if n > 7:
+            charge(n)
         responses: list[FetchableTopicResponse] = []
         for _ in range(n):
             responses_item, at = _read_fetchable_topic_response_v13(buf, at)
@@ -2682,6 +2773,8 @@ def _read_tags_of_fetch_response_v16(m: FetchResponse, buf: memoryview, at: int,
             if n >= 0:
                 if n * 11 > len(buf) - at:
                     raise Malformed(f"FetchResponse.node_endpoints claims {n} elements")
+                if n > 7:
+                    charge(n)
                 node_endpoints: list[NodeEndpoint] = []
                 for _ in range(n):
                     node_endpoints_item, at = _read_node_endpoint_v16(buf, at)

@@ -9,10 +9,12 @@ from typing import ClassVar
 from ottla.base.types import ZERO_UUID
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
     Records,
+    charge,
     fixed,
     read_uvarint,
     rest_of_uvarint,
@@ -110,6 +112,7 @@ class FetchSnapshotRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1
     FLEXIBLE_FROM: ClassVar[int] = 0
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -177,6 +180,8 @@ def _read_request_topic_snapshot_v0(buf: memoryview, at: int) -> tuple[RequestTo
     if n >= 0:
         if n * 30 > len(buf) - at:
             raise Malformed(f"RequestTopicSnapshot.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[RequestPartitionSnapshot] = []
         for _ in range(n):
             partitions_item, at = _read_request_partition_snapshot_v0(buf, at)
@@ -220,6 +225,8 @@ def _read_fetch_snapshot_request_v0(buf: memoryview, at: int) -> tuple[FetchSnap
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"FetchSnapshotRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[RequestTopicSnapshot] = []
         for _ in range(n):
             topics_item, at = _read_request_topic_snapshot_v0(buf, at)
@@ -372,6 +379,8 @@ def _read_request_topic_snapshot_v1(buf: memoryview, at: int) -> tuple[RequestTo
     if n >= 0:
         if n * 30 > len(buf) - at:
             raise Malformed(f"RequestTopicSnapshot.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[RequestPartitionSnapshot] = []
         for _ in range(n):
             partitions_item, at = _read_request_partition_snapshot_v1(buf, at)
@@ -415,6 +424,8 @@ def _read_fetch_snapshot_request_v1(buf: memoryview, at: int) -> tuple[FetchSnap
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"FetchSnapshotRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[RequestTopicSnapshot] = []
         for _ in range(n):
             topics_item, at = _read_request_topic_snapshot_v1(buf, at)
@@ -707,6 +718,8 @@ def _read_response_topic_snapshot_v0(buf: memoryview, at: int) -> tuple[Response
     if n >= 0:
         if n * 37 > len(buf) - at:
             raise Malformed(f"ResponseTopicSnapshot.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[ResponsePartitionSnapshot] = []
         for _ in range(n):
             partitions_item, at = _read_response_partition_snapshot_v0(buf, at)
@@ -750,6 +763,8 @@ def _read_fetch_snapshot_response_v0(buf: memoryview, at: int) -> tuple[FetchSna
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"FetchSnapshotResponse.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[ResponseTopicSnapshot] = []
         for _ in range(n):
             topics_item, at = _read_response_topic_snapshot_v0(buf, at)
@@ -820,6 +835,8 @@ def _read_fetch_snapshot_response_v1(buf: memoryview, at: int) -> tuple[FetchSna
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"FetchSnapshotResponse.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[ResponseTopicSnapshot] = []
         for _ in range(n):
             topics_item, at = _read_response_topic_snapshot_v0(buf, at)
@@ -851,6 +868,8 @@ def _read_tags_of_fetch_snapshot_response_v1(m: FetchSnapshotResponse, buf: memo
             if n >= 0:
                 if n * 8 > len(buf) - at:
                     raise Malformed(f"FetchSnapshotResponse.node_endpoints claims {n} elements")
+                if n > 7:
+                    charge(n)
                 node_endpoints: list[NodeEndpoint] = []
                 for _ in range(n):
                     node_endpoints_item, at = _read_node_endpoint_v1(buf, at)

@@ -8,9 +8,11 @@ from typing import ClassVar
 
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     read_compact_strings,
     rest_of_uvarint,
     skip_tags,
@@ -48,6 +50,7 @@ class FindCoordinatorRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 6
     FLEXIBLE_FROM: ClassVar[int] = 3
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -148,6 +151,8 @@ def _read_find_coordinator_request_v4(buf: memoryview, at: int) -> tuple[FindCoo
     if n >= 0:
         if n > len(buf) - at:
             raise Malformed(f"FindCoordinatorRequest.coordinator_keys claims {n} elements")
+        if n > 7:
+            charge(n)
         m.coordinator_keys, at = read_compact_strings(buf, at, n)
     else:
         raise Malformed("FindCoordinatorRequest.coordinator_keys is null")
@@ -459,6 +464,8 @@ def _read_find_coordinator_response_v4(buf: memoryview, at: int) -> tuple[FindCo
     if n >= 0:
         if n * 14 > len(buf) - at:
             raise Malformed(f"FindCoordinatorResponse.coordinators claims {n} elements")
+        if n > 7:
+            charge(n)
         coordinators: list[Coordinator] = []
         for _ in range(n):
             coordinators_item, at = _read_coordinator_v4(buf, at)

@@ -9,9 +9,11 @@ from typing import ClassVar
 from ottla.base.types import ZERO_UUID
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     read_compact_strings,
     rest_of_uvarint,
     skip_tags,
@@ -36,6 +38,7 @@ class GetTelemetrySubscriptionsRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_FROM: ClassVar[int] = 0
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -115,6 +118,8 @@ def _read_get_telemetry_subscriptions_response_v0(buf: memoryview, at: int) -> t
     if n >= 0:
         if n > len(buf) - at:
             raise Malformed(f"GetTelemetrySubscriptionsResponse.accepted_compression_types claims {n} elements")
+        if n > 7:
+            charge(n)
         m.accepted_compression_types = [*unpack_from(f">{n}b", buf, at)]
         at += n
     else:
@@ -127,6 +132,8 @@ def _read_get_telemetry_subscriptions_response_v0(buf: memoryview, at: int) -> t
     if n >= 0:
         if n > len(buf) - at:
             raise Malformed(f"GetTelemetrySubscriptionsResponse.requested_metrics claims {n} elements")
+        if n > 7:
+            charge(n)
         m.requested_metrics, at = read_compact_strings(buf, at, n)
     else:
         raise Malformed("GetTelemetrySubscriptionsResponse.requested_metrics is null")

@@ -7,6 +7,7 @@ from struct import Struct
 from typing import ClassVar
 
 from ottla.wire.primitives import (
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
@@ -37,6 +38,7 @@ class HeartbeatRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 4
     FLEXIBLE_FROM: ClassVar[int] = 4
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,

@@ -8,9 +8,11 @@ from typing import ClassVar
 
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     rest_of_uvarint,
     skip_tags,
     write_uvarint,
@@ -82,6 +84,7 @@ class IncrementalAlterConfigsRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1
     FLEXIBLE_FROM: ClassVar[int] = 1
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -145,6 +148,8 @@ def _read_alter_configs_resource_v0(buf: memoryview, at: int) -> tuple[AlterConf
     if n >= 0:
         if n * 5 > len(buf) - at:
             raise Malformed(f"AlterConfigsResource.configs claims {n} elements")
+        if n > 7:
+            charge(n)
         configs: list[AlterableConfig] = []
         for _ in range(n):
             configs_item, at = _read_alterable_config_v0(buf, at)
@@ -174,6 +179,8 @@ def _read_incremental_alter_configs_request_v0(buf: memoryview, at: int) -> tupl
     if n >= 0:
         if n * 7 > len(buf) - at:
             raise Malformed(f"IncrementalAlterConfigsRequest.resources claims {n} elements")
+        if n > 7:
+            charge(n)
         resources: list[AlterConfigsResource] = []
         for _ in range(n):
             resources_item, at = _read_alter_configs_resource_v0(buf, at)
@@ -270,6 +277,8 @@ def _read_alter_configs_resource_v1(buf: memoryview, at: int) -> tuple[AlterConf
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"AlterConfigsResource.configs claims {n} elements")
+        if n > 7:
+            charge(n)
         configs: list[AlterableConfig] = []
         for _ in range(n):
             configs_item, at = _read_alterable_config_v1(buf, at)
@@ -314,6 +323,8 @@ def _read_incremental_alter_configs_request_v1(buf: memoryview, at: int) -> tupl
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"IncrementalAlterConfigsRequest.resources claims {n} elements")
+        if n > 7:
+            charge(n)
         resources: list[AlterConfigsResource] = []
         for _ in range(n):
             resources_item, at = _read_alter_configs_resource_v1(buf, at)
@@ -435,6 +446,8 @@ def _read_incremental_alter_configs_response_v0(buf: memoryview, at: int) -> tup
     if n >= 0:
         if n * 7 > len(buf) - at:
             raise Malformed(f"IncrementalAlterConfigsResponse.responses claims {n} elements")
+        if n > 7:
+            charge(n)
         responses: list[AlterConfigsResourceResponse] = []
         for _ in range(n):
             responses_item, at = _read_alter_configs_resource_response_v0(buf, at)
@@ -518,6 +531,8 @@ def _read_incremental_alter_configs_response_v1(buf: memoryview, at: int) -> tup
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"IncrementalAlterConfigsResponse.responses claims {n} elements")
+        if n > 7:
+            charge(n)
         responses: list[AlterConfigsResourceResponse] = []
         for _ in range(n):
             responses_item, at = _read_alter_configs_resource_response_v1(buf, at)

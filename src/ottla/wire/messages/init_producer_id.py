@@ -7,6 +7,7 @@ from struct import Struct
 from typing import ClassVar
 
 from ottla.wire.primitives import (
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
@@ -47,6 +48,7 @@ class InitProducerIdRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 6
     FLEXIBLE_FROM: ClassVar[int] = 2
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,

@@ -9,9 +9,11 @@ from typing import ClassVar
 from ottla.base.types import ZERO_UUID
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     rest_of_uvarint,
     skip_tags,
     write_uvarint,
@@ -68,6 +70,7 @@ class InitializeShareGroupStateRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_FROM: ClassVar[int] = 0
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -101,6 +104,8 @@ def _read_initialize_state_data_v0(buf: memoryview, at: int) -> tuple[Initialize
     if n >= 0:
         if n * 17 > len(buf) - at:
             raise Malformed(f"InitializeStateData.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[PartitionData] = []
         for _ in range(n):
             partitions_item, at = _read_partition_data_v0(buf, at)
@@ -149,6 +154,8 @@ def _read_initialize_share_group_state_request_v0(buf: memoryview, at: int) -> t
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"InitializeShareGroupStateRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[InitializeStateData] = []
         for _ in range(n):
             topics_item, at = _read_initialize_state_data_v0(buf, at)
@@ -285,6 +292,8 @@ def _read_initialize_state_result_v0(buf: memoryview, at: int) -> tuple[Initiali
     if n >= 0:
         if n * 8 > len(buf) - at:
             raise Malformed(f"InitializeStateResult.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[PartitionResult] = []
         for _ in range(n):
             partitions_item, at = _read_partition_result_v0(buf, at)
@@ -322,6 +331,8 @@ def _read_initialize_share_group_state_response_v0(buf: memoryview, at: int) -> 
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"InitializeShareGroupStateResponse.results claims {n} elements")
+        if n > 7:
+            charge(n)
         results: list[InitializeStateResult] = []
         for _ in range(n):
             results_item, at = _read_initialize_state_result_v0(buf, at)

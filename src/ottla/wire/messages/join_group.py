@@ -8,9 +8,11 @@ from typing import ClassVar
 
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     rest_of_uvarint,
     skip_tags,
     write_uvarint,
@@ -67,6 +69,7 @@ class JoinGroupRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 9
     FLEXIBLE_FROM: ClassVar[int] = 6
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -152,6 +155,8 @@ def _read_join_group_request_v0(buf: memoryview, at: int) -> tuple[JoinGroupRequ
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"JoinGroupRequest.protocols claims {n} elements")
+        if n > 7:
+            charge(n)
         protocols: list[JoinGroupRequestProtocol] = []
         for _ in range(n):
             protocols_item, at = _read_join_group_request_protocol_v0(buf, at)
@@ -216,6 +221,8 @@ def _read_join_group_request_v1(buf: memoryview, at: int) -> tuple[JoinGroupRequ
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"JoinGroupRequest.protocols claims {n} elements")
+        if n > 7:
+            charge(n)
         protocols: list[JoinGroupRequestProtocol] = []
         for _ in range(n):
             protocols_item, at = _read_join_group_request_protocol_v0(buf, at)
@@ -289,6 +296,8 @@ def _read_join_group_request_v5(buf: memoryview, at: int) -> tuple[JoinGroupRequ
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"JoinGroupRequest.protocols claims {n} elements")
+        if n > 7:
+            charge(n)
         protocols: list[JoinGroupRequestProtocol] = []
         for _ in range(n):
             protocols_item, at = _read_join_group_request_protocol_v0(buf, at)
@@ -431,6 +440,8 @@ def _read_join_group_request_v6(buf: memoryview, at: int) -> tuple[JoinGroupRequ
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"JoinGroupRequest.protocols claims {n} elements")
+        if n > 7:
+            charge(n)
         protocols: list[JoinGroupRequestProtocol] = []
         for _ in range(n):
             protocols_item, at = _read_join_group_request_protocol_v6(buf, at)
@@ -545,6 +556,8 @@ def _read_join_group_request_v8(buf: memoryview, at: int) -> tuple[JoinGroupRequ
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"JoinGroupRequest.protocols claims {n} elements")
+        if n > 7:
+            charge(n)
         protocols: list[JoinGroupRequestProtocol] = []
         for _ in range(n):
             protocols_item, at = _read_join_group_request_protocol_v6(buf, at)
@@ -774,6 +787,8 @@ def _read_join_group_response_v0(buf: memoryview, at: int) -> tuple[JoinGroupRes
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"JoinGroupResponse.members claims {n} elements")
+        if n > 7:
+            charge(n)
         members: list[JoinGroupResponseMember] = []
         for _ in range(n):
             members_item, at = _read_join_group_response_member_v0(buf, at)
@@ -842,6 +857,8 @@ def _read_join_group_response_v2(buf: memoryview, at: int) -> tuple[JoinGroupRes
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"JoinGroupResponse.members claims {n} elements")
+        if n > 7:
+            charge(n)
         members: list[JoinGroupResponseMember] = []
         for _ in range(n):
             members_item, at = _read_join_group_response_member_v0(buf, at)
@@ -959,6 +976,8 @@ def _read_join_group_response_v5(buf: memoryview, at: int) -> tuple[JoinGroupRes
     if n >= 0:
         if n * 8 > len(buf) - at:
             raise Malformed(f"JoinGroupResponse.members claims {n} elements")
+        if n > 7:
+            charge(n)
         members: list[JoinGroupResponseMember] = []
         for _ in range(n):
             members_item, at = _read_join_group_response_member_v5(buf, at)
@@ -1109,6 +1128,8 @@ def _read_join_group_response_v6(buf: memoryview, at: int) -> tuple[JoinGroupRes
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"JoinGroupResponse.members claims {n} elements")
+        if n > 7:
+            charge(n)
         members: list[JoinGroupResponseMember] = []
         for _ in range(n):
             members_item, at = _read_join_group_response_member_v6(buf, at)
@@ -1217,6 +1238,8 @@ def _read_join_group_response_v7(buf: memoryview, at: int) -> tuple[JoinGroupRes
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"JoinGroupResponse.members claims {n} elements")
+        if n > 7:
+            charge(n)
         members: list[JoinGroupResponseMember] = []
         for _ in range(n):
             members_item, at = _read_join_group_response_member_v6(buf, at)
@@ -1335,6 +1358,8 @@ def _read_join_group_response_v9(buf: memoryview, at: int) -> tuple[JoinGroupRes
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"JoinGroupResponse.members claims {n} elements")
+        if n > 7:
+            charge(n)
         members: list[JoinGroupResponseMember] = []
         for _ in range(n):
             members_item, at = _read_join_group_response_member_v6(buf, at)

@@ -8,9 +8,11 @@ from typing import ClassVar
 
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     rest_of_uvarint,
     skip_tags,
     write_uvarint,
@@ -58,6 +60,7 @@ class LeaveGroupRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 5
     FLEXIBLE_FROM: ClassVar[int] = 4
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -157,6 +160,8 @@ def _read_leave_group_request_v3(buf: memoryview, at: int) -> tuple[LeaveGroupRe
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"LeaveGroupRequest.members claims {n} elements")
+        if n > 7:
+            charge(n)
         members: list[MemberIdentity] = []
         for _ in range(n):
             members_item, at = _read_member_identity_v3(buf, at)
@@ -255,6 +260,8 @@ def _read_leave_group_request_v4(buf: memoryview, at: int) -> tuple[LeaveGroupRe
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"LeaveGroupRequest.members claims {n} elements")
+        if n > 7:
+            charge(n)
         members: list[MemberIdentity] = []
         for _ in range(n):
             members_item, at = _read_member_identity_v4(buf, at)
@@ -385,6 +392,8 @@ def _read_leave_group_request_v5(buf: memoryview, at: int) -> tuple[LeaveGroupRe
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"LeaveGroupRequest.members claims {n} elements")
+        if n > 7:
+            charge(n)
         members: list[MemberIdentity] = []
         for _ in range(n):
             members_item, at = _read_member_identity_v5(buf, at)
@@ -550,6 +559,8 @@ def _read_leave_group_response_v3(buf: memoryview, at: int) -> tuple[LeaveGroupR
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"LeaveGroupResponse.members claims {n} elements")
+        if n > 7:
+            charge(n)
         members: list[MemberResponse] = []
         for _ in range(n):
             members_item, at = _read_member_response_v3(buf, at)
@@ -631,6 +642,8 @@ def _read_leave_group_response_v4(buf: memoryview, at: int) -> tuple[LeaveGroupR
     if n >= 0:
         if n * 5 > len(buf) - at:
             raise Malformed(f"LeaveGroupResponse.members claims {n} elements")
+        if n > 7:
+            charge(n)
         members: list[MemberResponse] = []
         for _ in range(n):
             members_item, at = _read_member_response_v4(buf, at)

@@ -8,9 +8,11 @@ from typing import ClassVar
 
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     rest_of_uvarint,
     skip_tags,
     write_uvarint,
@@ -31,6 +33,7 @@ class ListConfigResourcesRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1
     FLEXIBLE_FROM: ClassVar[int] = 0
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -63,6 +66,8 @@ def _read_list_config_resources_request_v1(buf: memoryview, at: int) -> tuple[Li
     if n >= 0:
         if n > len(buf) - at:
             raise Malformed(f"ListConfigResourcesRequest.resource_types claims {n} elements")
+        if n > 7:
+            charge(n)
         m.resource_types = [*unpack_from(f">{n}b", buf, at)]
         at += n
     else:
@@ -174,6 +179,8 @@ def _read_list_config_resources_response_v0(buf: memoryview, at: int) -> tuple[L
     if n >= 0:
         if n * 2 > len(buf) - at:
             raise Malformed(f"ListConfigResourcesResponse.config_resources claims {n} elements")
+        if n > 7:
+            charge(n)
         config_resources: list[ConfigResource] = []
         for _ in range(n):
             config_resources_item, at = _read_config_resource_v0(buf, at)
@@ -242,6 +249,8 @@ def _read_list_config_resources_response_v1(buf: memoryview, at: int) -> tuple[L
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"ListConfigResourcesResponse.config_resources claims {n} elements")
+        if n > 7:
+            charge(n)
         config_resources: list[ConfigResource] = []
         for _ in range(n):
             config_resources_item, at = _read_config_resource_v1(buf, at)

@@ -8,9 +8,11 @@ from typing import ClassVar
 
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     read_compact_strings,
     rest_of_uvarint,
     skip_tags,
@@ -38,6 +40,7 @@ class ListGroupsRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 5
     FLEXIBLE_FROM: ClassVar[int] = 3
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -84,6 +87,8 @@ def _read_list_groups_request_v4(buf: memoryview, at: int) -> tuple[ListGroupsRe
     if n >= 0:
         if n > len(buf) - at:
             raise Malformed(f"ListGroupsRequest.states_filter claims {n} elements")
+        if n > 7:
+            charge(n)
         m.states_filter, at = read_compact_strings(buf, at, n)
     else:
         raise Malformed("ListGroupsRequest.states_filter is null")
@@ -116,6 +121,8 @@ def _read_list_groups_request_v5(buf: memoryview, at: int) -> tuple[ListGroupsRe
     if n >= 0:
         if n > len(buf) - at:
             raise Malformed(f"ListGroupsRequest.states_filter claims {n} elements")
+        if n > 7:
+            charge(n)
         m.states_filter, at = read_compact_strings(buf, at, n)
     else:
         raise Malformed("ListGroupsRequest.states_filter is null")
@@ -127,6 +134,8 @@ def _read_list_groups_request_v5(buf: memoryview, at: int) -> tuple[ListGroupsRe
     if n >= 0:
         if n > len(buf) - at:
             raise Malformed(f"ListGroupsRequest.types_filter claims {n} elements")
+        if n > 7:
+            charge(n)
         m.types_filter, at = read_compact_strings(buf, at, n)
     else:
         raise Malformed("ListGroupsRequest.types_filter is null")
@@ -257,6 +266,8 @@ def _read_list_groups_response_v0(buf: memoryview, at: int) -> tuple[ListGroupsR
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"ListGroupsResponse.groups claims {n} elements")
+        if n > 7:
+            charge(n)
         groups: list[ListedGroup] = []
         for _ in range(n):
             groups_item, at = _read_listed_group_v0(buf, at)
@@ -283,6 +294,8 @@ def _read_list_groups_response_v1(buf: memoryview, at: int) -> tuple[ListGroupsR
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"ListGroupsResponse.groups claims {n} elements")
+        if n > 7:
+            charge(n)
         groups: list[ListedGroup] = []
         for _ in range(n):
             groups_item, at = _read_listed_group_v0(buf, at)
@@ -362,6 +375,8 @@ def _read_list_groups_response_v3(buf: memoryview, at: int) -> tuple[ListGroupsR
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"ListGroupsResponse.groups claims {n} elements")
+        if n > 7:
+            charge(n)
         groups: list[ListedGroup] = []
         for _ in range(n):
             groups_item, at = _read_listed_group_v3(buf, at)
@@ -467,6 +482,8 @@ def _read_list_groups_response_v4(buf: memoryview, at: int) -> tuple[ListGroupsR
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"ListGroupsResponse.groups claims {n} elements")
+        if n > 7:
+            charge(n)
         groups: list[ListedGroup] = []
         for _ in range(n):
             groups_item, at = _read_listed_group_v4(buf, at)
@@ -589,6 +606,8 @@ def _read_list_groups_response_v5(buf: memoryview, at: int) -> tuple[ListGroupsR
     if n >= 0:
         if n * 5 > len(buf) - at:
             raise Malformed(f"ListGroupsResponse.groups claims {n} elements")
+        if n > 7:
+            charge(n)
         groups: list[ListedGroup] = []
         for _ in range(n):
             groups_item, at = _read_listed_group_v5(buf, at)

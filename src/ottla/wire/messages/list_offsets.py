@@ -8,9 +8,11 @@ from typing import ClassVar
 
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     rest_of_uvarint,
     skip_tags,
     write_uvarint,
@@ -87,6 +89,7 @@ class ListOffsetsRequest(Message):
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 11
     FLEXIBLE_FROM: ClassVar[int] = 6
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -128,6 +131,8 @@ def _read_list_offsets_topic_v1(buf: memoryview, at: int) -> tuple[ListOffsetsTo
     if n >= 0:
         if n * 12 > len(buf) - at:
             raise Malformed(f"ListOffsetsTopic.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[ListOffsetsPartition] = []
         for _ in range(n):
             partitions_item, at = _read_list_offsets_partition_v1(buf, at)
@@ -157,6 +162,8 @@ def _read_list_offsets_request_v1(buf: memoryview, at: int) -> tuple[ListOffsets
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"ListOffsetsRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[ListOffsetsTopic] = []
         for _ in range(n):
             topics_item, at = _read_list_offsets_topic_v1(buf, at)
@@ -184,6 +191,8 @@ def _read_list_offsets_request_v2(buf: memoryview, at: int) -> tuple[ListOffsets
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"ListOffsetsRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[ListOffsetsTopic] = []
         for _ in range(n):
             topics_item, at = _read_list_offsets_topic_v1(buf, at)
@@ -229,6 +238,8 @@ def _read_list_offsets_topic_v4(buf: memoryview, at: int) -> tuple[ListOffsetsTo
     if n >= 0:
         if n * 16 > len(buf) - at:
             raise Malformed(f"ListOffsetsTopic.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[ListOffsetsPartition] = []
         for _ in range(n):
             partitions_item, at = _read_list_offsets_partition_v4(buf, at)
@@ -258,6 +269,8 @@ def _read_list_offsets_request_v4(buf: memoryview, at: int) -> tuple[ListOffsets
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"ListOffsetsRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[ListOffsetsTopic] = []
         for _ in range(n):
             topics_item, at = _read_list_offsets_topic_v4(buf, at)
@@ -311,6 +324,8 @@ def _read_list_offsets_topic_v6(buf: memoryview, at: int) -> tuple[ListOffsetsTo
     if n >= 0:
         if n * 17 > len(buf) - at:
             raise Malformed(f"ListOffsetsTopic.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[ListOffsetsPartition] = []
         for _ in range(n):
             partitions_item, at = _read_list_offsets_partition_v6(buf, at)
@@ -354,6 +369,8 @@ def _read_list_offsets_request_v6(buf: memoryview, at: int) -> tuple[ListOffsets
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"ListOffsetsRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[ListOffsetsTopic] = []
         for _ in range(n):
             topics_item, at = _read_list_offsets_topic_v6(buf, at)
@@ -392,6 +409,8 @@ def _read_list_offsets_request_v10(buf: memoryview, at: int) -> tuple[ListOffset
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"ListOffsetsRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[ListOffsetsTopic] = []
         for _ in range(n):
             topics_item, at = _read_list_offsets_topic_v6(buf, at)
@@ -532,6 +551,8 @@ def _read_list_offsets_topic_response_v1(buf: memoryview, at: int) -> tuple[List
     if n >= 0:
         if n * 22 > len(buf) - at:
             raise Malformed(f"ListOffsetsTopicResponse.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[ListOffsetsPartitionResponse] = []
         for _ in range(n):
             partitions_item, at = _read_list_offsets_partition_response_v1(buf, at)
@@ -561,6 +582,8 @@ def _read_list_offsets_response_v1(buf: memoryview, at: int) -> tuple[ListOffset
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"ListOffsetsResponse.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[ListOffsetsTopicResponse] = []
         for _ in range(n):
             topics_item, at = _read_list_offsets_topic_response_v1(buf, at)
@@ -587,6 +610,8 @@ def _read_list_offsets_response_v2(buf: memoryview, at: int) -> tuple[ListOffset
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"ListOffsetsResponse.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[ListOffsetsTopicResponse] = []
         for _ in range(n):
             topics_item, at = _read_list_offsets_topic_response_v1(buf, at)
@@ -631,6 +656,8 @@ def _read_list_offsets_topic_response_v4(buf: memoryview, at: int) -> tuple[List
     if n >= 0:
         if n * 26 > len(buf) - at:
             raise Malformed(f"ListOffsetsTopicResponse.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[ListOffsetsPartitionResponse] = []
         for _ in range(n):
             partitions_item, at = _read_list_offsets_partition_response_v4(buf, at)
@@ -660,6 +687,8 @@ def _read_list_offsets_response_v4(buf: memoryview, at: int) -> tuple[ListOffset
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"ListOffsetsResponse.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[ListOffsetsTopicResponse] = []
         for _ in range(n):
             topics_item, at = _read_list_offsets_topic_response_v4(buf, at)
@@ -712,6 +741,8 @@ def _read_list_offsets_topic_response_v6(buf: memoryview, at: int) -> tuple[List
     if n >= 0:
         if n * 27 > len(buf) - at:
             raise Malformed(f"ListOffsetsTopicResponse.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[ListOffsetsPartitionResponse] = []
         for _ in range(n):
             partitions_item, at = _read_list_offsets_partition_response_v6(buf, at)
@@ -755,6 +786,8 @@ def _read_list_offsets_response_v6(buf: memoryview, at: int) -> tuple[ListOffset
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"ListOffsetsResponse.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[ListOffsetsTopicResponse] = []
         for _ in range(n):
             topics_item, at = _read_list_offsets_topic_response_v6(buf, at)

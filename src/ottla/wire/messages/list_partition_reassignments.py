@@ -8,9 +8,11 @@ from typing import ClassVar
 
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     rest_of_uvarint,
     skip_tags,
     write_uvarint,
@@ -47,6 +49,7 @@ class ListPartitionReassignmentsRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_FROM: ClassVar[int] = 0
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -78,6 +81,8 @@ def _read_list_partition_reassignments_topics_v0(buf: memoryview, at: int) -> tu
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"ListPartitionReassignmentsTopics.partition_indexes claims {n} elements")
+        if n > 7:
+            charge(n)
         m.partition_indexes = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -117,6 +122,8 @@ def _read_list_partition_reassignments_request_v0(buf: memoryview, at: int) -> t
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"ListPartitionReassignmentsRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[ListPartitionReassignmentsTopics] = []
         for _ in range(n):
             topics_item, at = _read_list_partition_reassignments_topics_v0(buf, at)
@@ -227,6 +234,8 @@ def _read_ongoing_partition_reassignment_v0(buf: memoryview, at: int) -> tuple[O
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"OngoingPartitionReassignment.replicas claims {n} elements")
+        if n > 7:
+            charge(n)
         m.replicas = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -239,6 +248,8 @@ def _read_ongoing_partition_reassignment_v0(buf: memoryview, at: int) -> tuple[O
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"OngoingPartitionReassignment.adding_replicas claims {n} elements")
+        if n > 7:
+            charge(n)
         m.adding_replicas = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -251,6 +262,8 @@ def _read_ongoing_partition_reassignment_v0(buf: memoryview, at: int) -> tuple[O
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"OngoingPartitionReassignment.removing_replicas claims {n} elements")
+        if n > 7:
+            charge(n)
         m.removing_replicas = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -309,6 +322,8 @@ def _read_ongoing_topic_reassignment_v0(buf: memoryview, at: int) -> tuple[Ongoi
     if n >= 0:
         if n * 8 > len(buf) - at:
             raise Malformed(f"OngoingTopicReassignment.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[OngoingPartitionReassignment] = []
         for _ in range(n):
             partitions_item, at = _read_ongoing_partition_reassignment_v0(buf, at)
@@ -363,6 +378,8 @@ def _read_list_partition_reassignments_response_v0(buf: memoryview, at: int) -> 
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"ListPartitionReassignmentsResponse.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[OngoingTopicReassignment] = []
         for _ in range(n):
             topics_item, at = _read_ongoing_topic_reassignment_v0(buf, at)

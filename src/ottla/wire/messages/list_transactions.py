@@ -8,9 +8,11 @@ from typing import ClassVar
 
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     read_compact_strings,
     rest_of_uvarint,
     skip_tags,
@@ -37,6 +39,7 @@ class ListTransactionsRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 2
     FLEXIBLE_FROM: ClassVar[int] = 0
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -61,6 +64,8 @@ def _read_list_transactions_request_v0(buf: memoryview, at: int) -> tuple[ListTr
     if n >= 0:
         if n > len(buf) - at:
             raise Malformed(f"ListTransactionsRequest.state_filters claims {n} elements")
+        if n > 7:
+            charge(n)
         m.state_filters, at = read_compact_strings(buf, at, n)
     else:
         raise Malformed("ListTransactionsRequest.state_filters is null")
@@ -72,6 +77,8 @@ def _read_list_transactions_request_v0(buf: memoryview, at: int) -> tuple[ListTr
     if n >= 0:
         if n * 8 > len(buf) - at:
             raise Malformed(f"ListTransactionsRequest.producer_id_filters claims {n} elements")
+        if n > 7:
+            charge(n)
         m.producer_id_filters = [*unpack_from(f">{n}q", buf, at)]
         at += n * 8
     else:
@@ -113,6 +120,8 @@ def _read_list_transactions_request_v1(buf: memoryview, at: int) -> tuple[ListTr
     if n >= 0:
         if n > len(buf) - at:
             raise Malformed(f"ListTransactionsRequest.state_filters claims {n} elements")
+        if n > 7:
+            charge(n)
         m.state_filters, at = read_compact_strings(buf, at, n)
     else:
         raise Malformed("ListTransactionsRequest.state_filters is null")
@@ -124,6 +133,8 @@ def _read_list_transactions_request_v1(buf: memoryview, at: int) -> tuple[ListTr
     if n >= 0:
         if n * 8 > len(buf) - at:
             raise Malformed(f"ListTransactionsRequest.producer_id_filters claims {n} elements")
+        if n > 7:
+            charge(n)
         m.producer_id_filters = [*unpack_from(f">{n}q", buf, at)]
         at += n * 8
     else:
@@ -164,6 +175,8 @@ def _read_list_transactions_request_v2(buf: memoryview, at: int) -> tuple[ListTr
     if n >= 0:
         if n > len(buf) - at:
             raise Malformed(f"ListTransactionsRequest.state_filters claims {n} elements")
+        if n > 7:
+            charge(n)
         m.state_filters, at = read_compact_strings(buf, at, n)
     else:
         raise Malformed("ListTransactionsRequest.state_filters is null")
@@ -175,6 +188,8 @@ def _read_list_transactions_request_v2(buf: memoryview, at: int) -> tuple[ListTr
     if n >= 0:
         if n * 8 > len(buf) - at:
             raise Malformed(f"ListTransactionsRequest.producer_id_filters claims {n} elements")
+        if n > 7:
+            charge(n)
         m.producer_id_filters = [*unpack_from(f">{n}q", buf, at)]
         at += n * 8
     else:
@@ -342,6 +357,8 @@ def _read_list_transactions_response_v0(buf: memoryview, at: int) -> tuple[ListT
     if n >= 0:
         if n > len(buf) - at:
             raise Malformed(f"ListTransactionsResponse.unknown_state_filters claims {n} elements")
+        if n > 7:
+            charge(n)
         m.unknown_state_filters, at = read_compact_strings(buf, at, n)
     else:
         raise Malformed("ListTransactionsResponse.unknown_state_filters is null")
@@ -353,6 +370,8 @@ def _read_list_transactions_response_v0(buf: memoryview, at: int) -> tuple[ListT
     if n >= 0:
         if n * 11 > len(buf) - at:
             raise Malformed(f"ListTransactionsResponse.transaction_states claims {n} elements")
+        if n > 7:
+            charge(n)
         transaction_states: list[TransactionState] = []
         for _ in range(n):
             transaction_states_item, at = _read_transaction_state_v0(buf, at)

@@ -9,9 +9,11 @@ from typing import ClassVar
 from ottla.base.types import ZERO_UUID
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     rest_of_uvarint,
     skip_tags,
     write_uvarint,
@@ -80,6 +82,7 @@ class MetadataRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 13
     FLEXIBLE_FROM: ClassVar[int] = 9
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -126,6 +129,8 @@ def _read_metadata_request_v0(buf: memoryview, at: int) -> tuple[MetadataRequest
     if n >= 0:
         if n * 2 > len(buf) - at:
             raise Malformed(f"MetadataRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[MetadataRequestTopic] = []
         for _ in range(n):
             topics_item, at = _read_metadata_request_topic_v0(buf, at)
@@ -158,6 +163,8 @@ def _read_metadata_request_v1(buf: memoryview, at: int) -> tuple[MetadataRequest
     if n >= 0:
         if n * 2 > len(buf) - at:
             raise Malformed(f"MetadataRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[MetadataRequestTopic] = []
         for _ in range(n):
             topics_item, at = _read_metadata_request_topic_v0(buf, at)
@@ -192,6 +199,8 @@ def _read_metadata_request_v4(buf: memoryview, at: int) -> tuple[MetadataRequest
     if n >= 0:
         if n * 2 > len(buf) - at:
             raise Malformed(f"MetadataRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[MetadataRequestTopic] = []
         for _ in range(n):
             topics_item, at = _read_metadata_request_topic_v0(buf, at)
@@ -228,6 +237,8 @@ def _read_metadata_request_v8(buf: memoryview, at: int) -> tuple[MetadataRequest
     if n >= 0:
         if n * 2 > len(buf) - at:
             raise Malformed(f"MetadataRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[MetadataRequestTopic] = []
         for _ in range(n):
             topics_item, at = _read_metadata_request_topic_v0(buf, at)
@@ -301,6 +312,8 @@ def _read_metadata_request_v9(buf: memoryview, at: int) -> tuple[MetadataRequest
     if n >= 0:
         if n * 2 > len(buf) - at:
             raise Malformed(f"MetadataRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[MetadataRequestTopic] = []
         for _ in range(n):
             topics_item, at = _read_metadata_request_topic_v9(buf, at)
@@ -377,6 +390,8 @@ def _read_metadata_request_v10(buf: memoryview, at: int) -> tuple[MetadataReques
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"MetadataRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[MetadataRequestTopic] = []
         for _ in range(n):
             topics_item, at = _read_metadata_request_topic_v10(buf, at)
@@ -417,6 +432,8 @@ def _read_metadata_request_v11(buf: memoryview, at: int) -> tuple[MetadataReques
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"MetadataRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[MetadataRequestTopic] = []
         for _ in range(n):
             topics_item, at = _read_metadata_request_topic_v10(buf, at)
@@ -625,6 +642,8 @@ def _read_metadata_response_partition_v0(buf: memoryview, at: int) -> tuple[Meta
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"MetadataResponsePartition.replica_nodes claims {n} elements")
+        if n > 7:
+            charge(n)
         m.replica_nodes = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -634,6 +653,8 @@ def _read_metadata_response_partition_v0(buf: memoryview, at: int) -> tuple[Meta
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"MetadataResponsePartition.isr_nodes claims {n} elements")
+        if n > 7:
+            charge(n)
         m.isr_nodes = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -669,6 +690,8 @@ def _read_metadata_response_topic_v0(buf: memoryview, at: int) -> tuple[Metadata
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"MetadataResponseTopic.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[MetadataResponsePartition] = []
         for _ in range(n):
             partitions_item, at = _read_metadata_response_partition_v0(buf, at)
@@ -705,6 +728,8 @@ def _read_metadata_response_v0(buf: memoryview, at: int) -> tuple[MetadataRespon
     if n >= 0:
         if n * 10 > len(buf) - at:
             raise Malformed(f"MetadataResponse.brokers claims {n} elements")
+        if n > 7:
+            charge(n)
         brokers: list[MetadataResponseBroker] = []
         for _ in range(n):
             brokers_item, at = _read_metadata_response_broker_v0(buf, at)
@@ -717,6 +742,8 @@ def _read_metadata_response_v0(buf: memoryview, at: int) -> tuple[MetadataRespon
     if n >= 0:
         if n * 8 > len(buf) - at:
             raise Malformed(f"MetadataResponse.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[MetadataResponseTopic] = []
         for _ in range(n):
             topics_item, at = _read_metadata_response_topic_v0(buf, at)
@@ -798,6 +825,8 @@ def _read_metadata_response_topic_v1(buf: memoryview, at: int) -> tuple[Metadata
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"MetadataResponseTopic.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[MetadataResponsePartition] = []
         for _ in range(n):
             partitions_item, at = _read_metadata_response_partition_v0(buf, at)
@@ -833,6 +862,8 @@ def _read_metadata_response_v1(buf: memoryview, at: int) -> tuple[MetadataRespon
     if n >= 0:
         if n * 12 > len(buf) - at:
             raise Malformed(f"MetadataResponse.brokers claims {n} elements")
+        if n > 7:
+            charge(n)
         brokers: list[MetadataResponseBroker] = []
         for _ in range(n):
             brokers_item, at = _read_metadata_response_broker_v1(buf, at)
@@ -845,6 +876,8 @@ def _read_metadata_response_v1(buf: memoryview, at: int) -> tuple[MetadataRespon
     if n >= 0:
         if n * 9 > len(buf) - at:
             raise Malformed(f"MetadataResponse.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[MetadataResponseTopic] = []
         for _ in range(n):
             topics_item, at = _read_metadata_response_topic_v1(buf, at)
@@ -879,6 +912,8 @@ def _read_metadata_response_v2(buf: memoryview, at: int) -> tuple[MetadataRespon
     if n >= 0:
         if n * 12 > len(buf) - at:
             raise Malformed(f"MetadataResponse.brokers claims {n} elements")
+        if n > 7:
+            charge(n)
         brokers: list[MetadataResponseBroker] = []
         for _ in range(n):
             brokers_item, at = _read_metadata_response_broker_v1(buf, at)
@@ -901,6 +936,8 @@ def _read_metadata_response_v2(buf: memoryview, at: int) -> tuple[MetadataRespon
     if n >= 0:
         if n * 9 > len(buf) - at:
             raise Malformed(f"MetadataResponse.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[MetadataResponseTopic] = []
         for _ in range(n):
             topics_item, at = _read_metadata_response_topic_v1(buf, at)
@@ -942,6 +979,8 @@ def _read_metadata_response_v3(buf: memoryview, at: int) -> tuple[MetadataRespon
     if n >= 0:
         if n * 12 > len(buf) - at:
             raise Malformed(f"MetadataResponse.brokers claims {n} elements")
+        if n > 7:
+            charge(n)
         brokers: list[MetadataResponseBroker] = []
         for _ in range(n):
             brokers_item, at = _read_metadata_response_broker_v1(buf, at)
@@ -964,6 +1003,8 @@ def _read_metadata_response_v3(buf: memoryview, at: int) -> tuple[MetadataRespon
     if n >= 0:
         if n * 9 > len(buf) - at:
             raise Malformed(f"MetadataResponse.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[MetadataResponseTopic] = []
         for _ in range(n):
             topics_item, at = _read_metadata_response_topic_v1(buf, at)
@@ -1004,6 +1045,8 @@ def _read_metadata_response_partition_v5(buf: memoryview, at: int) -> tuple[Meta
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"MetadataResponsePartition.replica_nodes claims {n} elements")
+        if n > 7:
+            charge(n)
         m.replica_nodes = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -1013,6 +1056,8 @@ def _read_metadata_response_partition_v5(buf: memoryview, at: int) -> tuple[Meta
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"MetadataResponsePartition.isr_nodes claims {n} elements")
+        if n > 7:
+            charge(n)
         m.isr_nodes = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -1022,6 +1067,8 @@ def _read_metadata_response_partition_v5(buf: memoryview, at: int) -> tuple[Meta
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"MetadataResponsePartition.offline_replicas claims {n} elements")
+        if n > 7:
+            charge(n)
         m.offline_replicas = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -1060,6 +1107,8 @@ def _read_metadata_response_topic_v5(buf: memoryview, at: int) -> tuple[Metadata
     if n >= 0:
         if n * 22 > len(buf) - at:
             raise Malformed(f"MetadataResponseTopic.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[MetadataResponsePartition] = []
         for _ in range(n):
             partitions_item, at = _read_metadata_response_partition_v5(buf, at)
@@ -1095,6 +1144,8 @@ def _read_metadata_response_v5(buf: memoryview, at: int) -> tuple[MetadataRespon
     if n >= 0:
         if n * 12 > len(buf) - at:
             raise Malformed(f"MetadataResponse.brokers claims {n} elements")
+        if n > 7:
+            charge(n)
         brokers: list[MetadataResponseBroker] = []
         for _ in range(n):
             brokers_item, at = _read_metadata_response_broker_v1(buf, at)
@@ -1117,6 +1168,8 @@ def _read_metadata_response_v5(buf: memoryview, at: int) -> tuple[MetadataRespon
     if n >= 0:
         if n * 9 > len(buf) - at:
             raise Malformed(f"MetadataResponse.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[MetadataResponseTopic] = []
         for _ in range(n):
             topics_item, at = _read_metadata_response_topic_v5(buf, at)
@@ -1157,6 +1210,8 @@ def _read_metadata_response_partition_v7(buf: memoryview, at: int) -> tuple[Meta
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"MetadataResponsePartition.replica_nodes claims {n} elements")
+        if n > 7:
+            charge(n)
         m.replica_nodes = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -1166,6 +1221,8 @@ def _read_metadata_response_partition_v7(buf: memoryview, at: int) -> tuple[Meta
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"MetadataResponsePartition.isr_nodes claims {n} elements")
+        if n > 7:
+            charge(n)
         m.isr_nodes = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -1175,6 +1232,8 @@ def _read_metadata_response_partition_v7(buf: memoryview, at: int) -> tuple[Meta
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"MetadataResponsePartition.offline_replicas claims {n} elements")
+        if n > 7:
+            charge(n)
         m.offline_replicas = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -1212,6 +1271,8 @@ def _read_metadata_response_topic_v7(buf: memoryview, at: int) -> tuple[Metadata
     if n >= 0:
         if n * 26 > len(buf) - at:
             raise Malformed(f"MetadataResponseTopic.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[MetadataResponsePartition] = []
         for _ in range(n):
             partitions_item, at = _read_metadata_response_partition_v7(buf, at)
@@ -1247,6 +1308,8 @@ def _read_metadata_response_v7(buf: memoryview, at: int) -> tuple[MetadataRespon
     if n >= 0:
         if n * 12 > len(buf) - at:
             raise Malformed(f"MetadataResponse.brokers claims {n} elements")
+        if n > 7:
+            charge(n)
         brokers: list[MetadataResponseBroker] = []
         for _ in range(n):
             brokers_item, at = _read_metadata_response_broker_v1(buf, at)
@@ -1269,6 +1332,8 @@ def _read_metadata_response_v7(buf: memoryview, at: int) -> tuple[MetadataRespon
     if n >= 0:
         if n * 9 > len(buf) - at:
             raise Malformed(f"MetadataResponse.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[MetadataResponseTopic] = []
         for _ in range(n):
             topics_item, at = _read_metadata_response_topic_v7(buf, at)
@@ -1317,6 +1382,8 @@ def _read_metadata_response_topic_v8(buf: memoryview, at: int) -> tuple[Metadata
     if n >= 0:
         if n * 26 > len(buf) - at:
             raise Malformed(f"MetadataResponseTopic.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[MetadataResponsePartition] = []
         for _ in range(n):
             partitions_item, at = _read_metadata_response_partition_v7(buf, at)
@@ -1354,6 +1421,8 @@ def _read_metadata_response_v8(buf: memoryview, at: int) -> tuple[MetadataRespon
     if n >= 0:
         if n * 12 > len(buf) - at:
             raise Malformed(f"MetadataResponse.brokers claims {n} elements")
+        if n > 7:
+            charge(n)
         brokers: list[MetadataResponseBroker] = []
         for _ in range(n):
             brokers_item, at = _read_metadata_response_broker_v1(buf, at)
@@ -1376,6 +1445,8 @@ def _read_metadata_response_v8(buf: memoryview, at: int) -> tuple[MetadataRespon
     if n >= 0:
         if n * 13 > len(buf) - at:
             raise Malformed(f"MetadataResponse.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[MetadataResponseTopic] = []
         for _ in range(n):
             topics_item, at = _read_metadata_response_topic_v8(buf, at)
@@ -1476,6 +1547,8 @@ def _read_metadata_response_partition_v9(buf: memoryview, at: int) -> tuple[Meta
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"MetadataResponsePartition.replica_nodes claims {n} elements")
+        if n > 7:
+            charge(n)
         m.replica_nodes = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -1488,6 +1561,8 @@ def _read_metadata_response_partition_v9(buf: memoryview, at: int) -> tuple[Meta
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"MetadataResponsePartition.isr_nodes claims {n} elements")
+        if n > 7:
+            charge(n)
         m.isr_nodes = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -1500,6 +1575,8 @@ def _read_metadata_response_partition_v9(buf: memoryview, at: int) -> tuple[Meta
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"MetadataResponsePartition.offline_replicas claims {n} elements")
+        if n > 7:
+            charge(n)
         m.offline_replicas = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -1558,6 +1635,8 @@ def _read_metadata_response_topic_v9(buf: memoryview, at: int) -> tuple[Metadata
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"MetadataResponseTopic.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[MetadataResponsePartition] = []
         for _ in range(n):
             partitions_item, at = _read_metadata_response_partition_v9(buf, at)
@@ -1608,6 +1687,8 @@ def _read_metadata_response_v9(buf: memoryview, at: int) -> tuple[MetadataRespon
     if n >= 0:
         if n * 11 > len(buf) - at:
             raise Malformed(f"MetadataResponse.brokers claims {n} elements")
+        if n > 7:
+            charge(n)
         brokers: list[MetadataResponseBroker] = []
         for _ in range(n):
             brokers_item, at = _read_metadata_response_broker_v9(buf, at)
@@ -1634,6 +1715,8 @@ def _read_metadata_response_v9(buf: memoryview, at: int) -> tuple[MetadataRespon
     if n >= 0:
         if n * 10 > len(buf) - at:
             raise Malformed(f"MetadataResponse.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[MetadataResponseTopic] = []
         for _ in range(n):
             topics_item, at = _read_metadata_response_topic_v9(buf, at)
@@ -1703,6 +1786,8 @@ def _read_metadata_response_topic_v10(buf: memoryview, at: int) -> tuple[Metadat
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"MetadataResponseTopic.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[MetadataResponsePartition] = []
         for _ in range(n):
             partitions_item, at = _read_metadata_response_partition_v9(buf, at)
@@ -1752,6 +1837,8 @@ def _read_metadata_response_v10(buf: memoryview, at: int) -> tuple[MetadataRespo
     if n >= 0:
         if n * 11 > len(buf) - at:
             raise Malformed(f"MetadataResponse.brokers claims {n} elements")
+        if n > 7:
+            charge(n)
         brokers: list[MetadataResponseBroker] = []
         for _ in range(n):
             brokers_item, at = _read_metadata_response_broker_v9(buf, at)
@@ -1778,6 +1865,8 @@ def _read_metadata_response_v10(buf: memoryview, at: int) -> tuple[MetadataRespo
     if n >= 0:
         if n * 26 > len(buf) - at:
             raise Malformed(f"MetadataResponse.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[MetadataResponseTopic] = []
         for _ in range(n):
             topics_item, at = _read_metadata_response_topic_v10(buf, at)
@@ -1836,6 +1925,8 @@ def _read_metadata_response_v11(buf: memoryview, at: int) -> tuple[MetadataRespo
     if n >= 0:
         if n * 11 > len(buf) - at:
             raise Malformed(f"MetadataResponse.brokers claims {n} elements")
+        if n > 7:
+            charge(n)
         brokers: list[MetadataResponseBroker] = []
         for _ in range(n):
             brokers_item, at = _read_metadata_response_broker_v9(buf, at)
@@ -1862,6 +1953,8 @@ def _read_metadata_response_v11(buf: memoryview, at: int) -> tuple[MetadataRespo
     if n >= 0:
         if n * 26 > len(buf) - at:
             raise Malformed(f"MetadataResponse.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[MetadataResponseTopic] = []
         for _ in range(n):
             topics_item, at = _read_metadata_response_topic_v10(buf, at)
@@ -1932,6 +2025,8 @@ def _read_metadata_response_topic_v12(buf: memoryview, at: int) -> tuple[Metadat
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"MetadataResponseTopic.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[MetadataResponsePartition] = []
         for _ in range(n):
             partitions_item, at = _read_metadata_response_partition_v9(buf, at)
@@ -1981,6 +2076,8 @@ def _read_metadata_response_v12(buf: memoryview, at: int) -> tuple[MetadataRespo
     if n >= 0:
         if n * 11 > len(buf) - at:
             raise Malformed(f"MetadataResponse.brokers claims {n} elements")
+        if n > 7:
+            charge(n)
         brokers: list[MetadataResponseBroker] = []
         for _ in range(n):
             brokers_item, at = _read_metadata_response_broker_v9(buf, at)
@@ -2007,6 +2104,8 @@ def _read_metadata_response_v12(buf: memoryview, at: int) -> tuple[MetadataRespo
     if n >= 0:
         if n * 26 > len(buf) - at:
             raise Malformed(f"MetadataResponse.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[MetadataResponseTopic] = []
         for _ in range(n):
             topics_item, at = _read_metadata_response_topic_v12(buf, at)
@@ -2066,6 +2165,8 @@ def _read_metadata_response_v13(buf: memoryview, at: int) -> tuple[MetadataRespo
     if n >= 0:
         if n * 11 > len(buf) - at:
             raise Malformed(f"MetadataResponse.brokers claims {n} elements")
+        if n > 7:
+            charge(n)
         brokers: list[MetadataResponseBroker] = []
         for _ in range(n):
             brokers_item, at = _read_metadata_response_broker_v9(buf, at)
@@ -2092,6 +2193,8 @@ def _read_metadata_response_v13(buf: memoryview, at: int) -> tuple[MetadataRespo
     if n >= 0:
         if n * 26 > len(buf) - at:
             raise Malformed(f"MetadataResponse.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[MetadataResponseTopic] = []
         for _ in range(n):
             topics_item, at = _read_metadata_response_topic_v12(buf, at)

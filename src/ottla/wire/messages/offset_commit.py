@@ -9,9 +9,11 @@ from typing import ClassVar
 from ottla.base.types import ZERO_UUID
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     rest_of_uvarint,
     skip_tags,
     write_uvarint,
@@ -93,6 +95,7 @@ class OffsetCommitRequest(Message):
     MIN_VERSION: ClassVar[int] = 2
     MAX_VERSION: ClassVar[int] = 10
     FLEXIBLE_FROM: ClassVar[int] = 8
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -153,6 +156,8 @@ def _read_offset_commit_request_topic_v2(buf: memoryview, at: int) -> tuple[Offs
     if n >= 0:
         if n * 14 > len(buf) - at:
             raise Malformed(f"OffsetCommitRequestTopic.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[OffsetCommitRequestPartition] = []
         for _ in range(n):
             partitions_item, at = _read_offset_commit_request_partition_v2(buf, at)
@@ -199,6 +204,8 @@ def _read_offset_commit_request_v2(buf: memoryview, at: int) -> tuple[OffsetComm
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"OffsetCommitRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[OffsetCommitRequestTopic] = []
         for _ in range(n):
             topics_item, at = _read_offset_commit_request_topic_v2(buf, at)
@@ -249,6 +256,8 @@ def _read_offset_commit_request_v5(buf: memoryview, at: int) -> tuple[OffsetComm
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"OffsetCommitRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[OffsetCommitRequestTopic] = []
         for _ in range(n):
             topics_item, at = _read_offset_commit_request_topic_v2(buf, at)
@@ -318,6 +327,8 @@ def _read_offset_commit_request_topic_v6(buf: memoryview, at: int) -> tuple[Offs
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"OffsetCommitRequestTopic.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[OffsetCommitRequestPartition] = []
         for _ in range(n):
             partitions_item, at = _read_offset_commit_request_partition_v6(buf, at)
@@ -364,6 +375,8 @@ def _read_offset_commit_request_v6(buf: memoryview, at: int) -> tuple[OffsetComm
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"OffsetCommitRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[OffsetCommitRequestTopic] = []
         for _ in range(n):
             topics_item, at = _read_offset_commit_request_topic_v6(buf, at)
@@ -425,6 +438,8 @@ def _read_offset_commit_request_v7(buf: memoryview, at: int) -> tuple[OffsetComm
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"OffsetCommitRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[OffsetCommitRequestTopic] = []
         for _ in range(n):
             topics_item, at = _read_offset_commit_request_topic_v6(buf, at)
@@ -517,6 +532,8 @@ def _read_offset_commit_request_topic_v8(buf: memoryview, at: int) -> tuple[Offs
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"OffsetCommitRequestTopic.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[OffsetCommitRequestPartition] = []
         for _ in range(n):
             partitions_item, at = _read_offset_commit_request_partition_v8(buf, at)
@@ -594,6 +611,8 @@ def _read_offset_commit_request_v8(buf: memoryview, at: int) -> tuple[OffsetComm
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"OffsetCommitRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[OffsetCommitRequestTopic] = []
         for _ in range(n):
             topics_item, at = _read_offset_commit_request_topic_v8(buf, at)
@@ -657,6 +676,8 @@ def _read_offset_commit_request_topic_v10(buf: memoryview, at: int) -> tuple[Off
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"OffsetCommitRequestTopic.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[OffsetCommitRequestPartition] = []
         for _ in range(n):
             partitions_item, at = _read_offset_commit_request_partition_v8(buf, at)
@@ -728,6 +749,8 @@ def _read_offset_commit_request_v10(buf: memoryview, at: int) -> tuple[OffsetCom
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"OffsetCommitRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[OffsetCommitRequestTopic] = []
         for _ in range(n):
             topics_item, at = _read_offset_commit_request_topic_v10(buf, at)
@@ -883,6 +906,8 @@ def _read_offset_commit_response_topic_v2(buf: memoryview, at: int) -> tuple[Off
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"OffsetCommitResponseTopic.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[OffsetCommitResponsePartition] = []
         for _ in range(n):
             partitions_item, at = _read_offset_commit_response_partition_v2(buf, at)
@@ -913,6 +938,8 @@ def _read_offset_commit_response_v2(buf: memoryview, at: int) -> tuple[OffsetCom
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"OffsetCommitResponse.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[OffsetCommitResponseTopic] = []
         for _ in range(n):
             topics_item, at = _read_offset_commit_response_topic_v2(buf, at)
@@ -939,6 +966,8 @@ def _read_offset_commit_response_v3(buf: memoryview, at: int) -> tuple[OffsetCom
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"OffsetCommitResponse.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[OffsetCommitResponseTopic] = []
         for _ in range(n):
             topics_item, at = _read_offset_commit_response_topic_v2(buf, at)
@@ -991,6 +1020,8 @@ def _read_offset_commit_response_topic_v8(buf: memoryview, at: int) -> tuple[Off
     if n >= 0:
         if n * 7 > len(buf) - at:
             raise Malformed(f"OffsetCommitResponseTopic.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[OffsetCommitResponsePartition] = []
         for _ in range(n):
             partitions_item, at = _read_offset_commit_response_partition_v8(buf, at)
@@ -1035,6 +1066,8 @@ def _read_offset_commit_response_v8(buf: memoryview, at: int) -> tuple[OffsetCom
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"OffsetCommitResponse.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[OffsetCommitResponseTopic] = []
         for _ in range(n):
             topics_item, at = _read_offset_commit_response_topic_v8(buf, at)
@@ -1072,6 +1105,8 @@ def _read_offset_commit_response_topic_v10(buf: memoryview, at: int) -> tuple[Of
     if n >= 0:
         if n * 7 > len(buf) - at:
             raise Malformed(f"OffsetCommitResponseTopic.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[OffsetCommitResponsePartition] = []
         for _ in range(n):
             partitions_item, at = _read_offset_commit_response_partition_v8(buf, at)
@@ -1110,6 +1145,8 @@ def _read_offset_commit_response_v10(buf: memoryview, at: int) -> tuple[OffsetCo
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"OffsetCommitResponse.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[OffsetCommitResponseTopic] = []
         for _ in range(n):
             topics_item, at = _read_offset_commit_response_topic_v10(buf, at)

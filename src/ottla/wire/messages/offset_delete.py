@@ -8,9 +8,11 @@ from typing import ClassVar
 
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
 )
 
 _new = object.__new__
@@ -60,6 +62,7 @@ class OffsetDeleteRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_FROM: ClassVar[int] = 32768
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -96,6 +99,8 @@ def _read_offset_delete_request_topic_v0(buf: memoryview, at: int) -> tuple[Offs
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"OffsetDeleteRequestTopic.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[OffsetDeleteRequestPartition] = []
         for _ in range(n):
             partitions_item, at = _read_offset_delete_request_partition_v0(buf, at)
@@ -133,6 +138,8 @@ def _read_offset_delete_request_v0(buf: memoryview, at: int) -> tuple[OffsetDele
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"OffsetDeleteRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[OffsetDeleteRequestTopic] = []
         for _ in range(n):
             topics_item, at = _read_offset_delete_request_topic_v0(buf, at)
@@ -241,6 +248,8 @@ def _read_offset_delete_response_topic_v0(buf: memoryview, at: int) -> tuple[Off
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"OffsetDeleteResponseTopic.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[OffsetDeleteResponsePartition] = []
         for _ in range(n):
             partitions_item, at = _read_offset_delete_response_partition_v0(buf, at)
@@ -270,6 +279,8 @@ def _read_offset_delete_response_v0(buf: memoryview, at: int) -> tuple[OffsetDel
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"OffsetDeleteResponse.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[OffsetDeleteResponseTopic] = []
         for _ in range(n):
             topics_item, at = _read_offset_delete_response_topic_v0(buf, at)

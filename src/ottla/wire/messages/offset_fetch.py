@@ -9,9 +9,11 @@ from typing import ClassVar
 from ottla.base.types import ZERO_UUID
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     rest_of_uvarint,
     skip_tags,
     write_uvarint,
@@ -104,6 +106,7 @@ class OffsetFetchRequest(Message):
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 10
     FLEXIBLE_FROM: ClassVar[int] = 6
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -133,6 +136,8 @@ def _read_offset_fetch_request_topic_v1(buf: memoryview, at: int) -> tuple[Offse
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"OffsetFetchRequestTopic.partition_indexes claims {n} elements")
+        if n > 7:
+            charge(n)
         m.partition_indexes = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -166,6 +171,8 @@ def _read_offset_fetch_request_v1(buf: memoryview, at: int) -> tuple[OffsetFetch
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"OffsetFetchRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[OffsetFetchRequestTopic] = []
         for _ in range(n):
             topics_item, at = _read_offset_fetch_request_topic_v1(buf, at)
@@ -209,6 +216,8 @@ def _read_offset_fetch_request_v2(buf: memoryview, at: int) -> tuple[OffsetFetch
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"OffsetFetchRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[OffsetFetchRequestTopic] = []
         for _ in range(n):
             topics_item, at = _read_offset_fetch_request_topic_v1(buf, at)
@@ -260,6 +269,8 @@ def _read_offset_fetch_request_topic_v6(buf: memoryview, at: int) -> tuple[Offse
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"OffsetFetchRequestTopic.partition_indexes claims {n} elements")
+        if n > 7:
+            charge(n)
         m.partition_indexes = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -310,6 +321,8 @@ def _read_offset_fetch_request_v6(buf: memoryview, at: int) -> tuple[OffsetFetch
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"OffsetFetchRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[OffsetFetchRequestTopic] = []
         for _ in range(n):
             topics_item, at = _read_offset_fetch_request_topic_v6(buf, at)
@@ -370,6 +383,8 @@ def _read_offset_fetch_request_v7(buf: memoryview, at: int) -> tuple[OffsetFetch
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"OffsetFetchRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[OffsetFetchRequestTopic] = []
         for _ in range(n):
             topics_item, at = _read_offset_fetch_request_topic_v6(buf, at)
@@ -429,6 +444,8 @@ def _read_offset_fetch_request_topics_v8(buf: memoryview, at: int) -> tuple[Offs
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"OffsetFetchRequestTopics.partition_indexes claims {n} elements")
+        if n > 7:
+            charge(n)
         m.partition_indexes = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -480,6 +497,8 @@ def _read_offset_fetch_request_group_v8(buf: memoryview, at: int) -> tuple[Offse
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"OffsetFetchRequestGroup.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[OffsetFetchRequestTopics] = []
         for _ in range(n):
             topics_item, at = _read_offset_fetch_request_topics_v8(buf, at)
@@ -529,6 +548,8 @@ def _read_offset_fetch_request_v8(buf: memoryview, at: int) -> tuple[OffsetFetch
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"OffsetFetchRequest.groups claims {n} elements")
+        if n > 7:
+            charge(n)
         groups: list[OffsetFetchRequestGroup] = []
         for _ in range(n):
             groups_item, at = _read_offset_fetch_request_group_v8(buf, at)
@@ -589,6 +610,8 @@ def _read_offset_fetch_request_group_v9(buf: memoryview, at: int) -> tuple[Offse
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"OffsetFetchRequestGroup.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[OffsetFetchRequestTopics] = []
         for _ in range(n):
             topics_item, at = _read_offset_fetch_request_topics_v8(buf, at)
@@ -648,6 +671,8 @@ def _read_offset_fetch_request_v9(buf: memoryview, at: int) -> tuple[OffsetFetch
     if n >= 0:
         if n * 8 > len(buf) - at:
             raise Malformed(f"OffsetFetchRequest.groups claims {n} elements")
+        if n > 7:
+            charge(n)
         groups: list[OffsetFetchRequestGroup] = []
         for _ in range(n):
             groups_item, at = _read_offset_fetch_request_group_v9(buf, at)
@@ -686,6 +711,8 @@ def _read_offset_fetch_request_topics_v10(buf: memoryview, at: int) -> tuple[Off
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"OffsetFetchRequestTopics.partition_indexes claims {n} elements")
+        if n > 7:
+            charge(n)
         m.partition_indexes = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -742,6 +769,8 @@ def _read_offset_fetch_request_group_v10(buf: memoryview, at: int) -> tuple[Offs
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"OffsetFetchRequestGroup.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[OffsetFetchRequestTopics] = []
         for _ in range(n):
             topics_item, at = _read_offset_fetch_request_topics_v10(buf, at)
@@ -801,6 +830,8 @@ def _read_offset_fetch_request_v10(buf: memoryview, at: int) -> tuple[OffsetFetc
     if n >= 0:
         if n * 8 > len(buf) - at:
             raise Malformed(f"OffsetFetchRequest.groups claims {n} elements")
+        if n > 7:
+            charge(n)
         groups: list[OffsetFetchRequestGroup] = []
         for _ in range(n):
             groups_item, at = _read_offset_fetch_request_group_v10(buf, at)
@@ -1024,6 +1055,8 @@ def _read_offset_fetch_response_topic_v1(buf: memoryview, at: int) -> tuple[Offs
     if n >= 0:
         if n * 16 > len(buf) - at:
             raise Malformed(f"OffsetFetchResponseTopic.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[OffsetFetchResponsePartition] = []
         for _ in range(n):
             partitions_item, at = _read_offset_fetch_response_partition_v1(buf, at)
@@ -1053,6 +1086,8 @@ def _read_offset_fetch_response_v1(buf: memoryview, at: int) -> tuple[OffsetFetc
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"OffsetFetchResponse.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[OffsetFetchResponseTopic] = []
         for _ in range(n):
             topics_item, at = _read_offset_fetch_response_topic_v1(buf, at)
@@ -1081,6 +1116,8 @@ def _read_offset_fetch_response_v2(buf: memoryview, at: int) -> tuple[OffsetFetc
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"OffsetFetchResponse.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[OffsetFetchResponseTopic] = []
         for _ in range(n):
             topics_item, at = _read_offset_fetch_response_topic_v1(buf, at)
@@ -1111,6 +1148,8 @@ def _read_offset_fetch_response_v3(buf: memoryview, at: int) -> tuple[OffsetFetc
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"OffsetFetchResponse.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[OffsetFetchResponseTopic] = []
         for _ in range(n):
             topics_item, at = _read_offset_fetch_response_topic_v1(buf, at)
@@ -1177,6 +1216,8 @@ def _read_offset_fetch_response_topic_v5(buf: memoryview, at: int) -> tuple[Offs
     if n >= 0:
         if n * 20 > len(buf) - at:
             raise Malformed(f"OffsetFetchResponseTopic.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[OffsetFetchResponsePartition] = []
         for _ in range(n):
             partitions_item, at = _read_offset_fetch_response_partition_v5(buf, at)
@@ -1206,6 +1247,8 @@ def _read_offset_fetch_response_v5(buf: memoryview, at: int) -> tuple[OffsetFetc
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"OffsetFetchResponse.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[OffsetFetchResponseTopic] = []
         for _ in range(n):
             topics_item, at = _read_offset_fetch_response_topic_v5(buf, at)
@@ -1285,6 +1328,8 @@ def _read_offset_fetch_response_topic_v6(buf: memoryview, at: int) -> tuple[Offs
     if n >= 0:
         if n * 20 > len(buf) - at:
             raise Malformed(f"OffsetFetchResponseTopic.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[OffsetFetchResponsePartition] = []
         for _ in range(n):
             partitions_item, at = _read_offset_fetch_response_partition_v6(buf, at)
@@ -1328,6 +1373,8 @@ def _read_offset_fetch_response_v6(buf: memoryview, at: int) -> tuple[OffsetFetc
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"OffsetFetchResponse.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[OffsetFetchResponseTopic] = []
         for _ in range(n):
             topics_item, at = _read_offset_fetch_response_topic_v6(buf, at)
@@ -1413,6 +1460,8 @@ def _read_offset_fetch_response_topics_v8(buf: memoryview, at: int) -> tuple[Off
     if n >= 0:
         if n * 20 > len(buf) - at:
             raise Malformed(f"OffsetFetchResponseTopics.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[OffsetFetchResponsePartitions] = []
         for _ in range(n):
             partitions_item, at = _read_offset_fetch_response_partitions_v8(buf, at)
@@ -1468,6 +1517,8 @@ def _read_offset_fetch_response_group_v8(buf: memoryview, at: int) -> tuple[Offs
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"OffsetFetchResponseGroup.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[OffsetFetchResponseTopics] = []
         for _ in range(n):
             topics_item, at = _read_offset_fetch_response_topics_v8(buf, at)
@@ -1511,6 +1562,8 @@ def _read_offset_fetch_response_v8(buf: memoryview, at: int) -> tuple[OffsetFetc
     if n >= 0:
         if n * 5 > len(buf) - at:
             raise Malformed(f"OffsetFetchResponse.groups claims {n} elements")
+        if n > 7:
+            charge(n)
         groups: list[OffsetFetchResponseGroup] = []
         for _ in range(n):
             groups_item, at = _read_offset_fetch_response_group_v8(buf, at)
@@ -1550,6 +1603,8 @@ def _read_offset_fetch_response_topics_v10(buf: memoryview, at: int) -> tuple[Of
     if n >= 0:
         if n * 20 > len(buf) - at:
             raise Malformed(f"OffsetFetchResponseTopics.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[OffsetFetchResponsePartitions] = []
         for _ in range(n):
             partitions_item, at = _read_offset_fetch_response_partitions_v8(buf, at)
@@ -1599,6 +1654,8 @@ def _read_offset_fetch_response_group_v10(buf: memoryview, at: int) -> tuple[Off
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"OffsetFetchResponseGroup.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[OffsetFetchResponseTopics] = []
         for _ in range(n):
             topics_item, at = _read_offset_fetch_response_topics_v10(buf, at)
@@ -1642,6 +1699,8 @@ def _read_offset_fetch_response_v10(buf: memoryview, at: int) -> tuple[OffsetFet
     if n >= 0:
         if n * 5 > len(buf) - at:
             raise Malformed(f"OffsetFetchResponse.groups claims {n} elements")
+        if n > 7:
+            charge(n)
         groups: list[OffsetFetchResponseGroup] = []
         for _ in range(n):
             groups_item, at = _read_offset_fetch_response_group_v10(buf, at)

@@ -8,9 +8,11 @@ from typing import ClassVar
 
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     rest_of_uvarint,
     skip_tags,
     write_uvarint,
@@ -76,6 +78,7 @@ class OffsetForLeaderEpochRequest(Message):
     MIN_VERSION: ClassVar[int] = 2
     MAX_VERSION: ClassVar[int] = 4
     FLEXIBLE_FROM: ClassVar[int] = 4
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -112,6 +115,8 @@ def _read_offset_for_leader_topic_v2(buf: memoryview, at: int) -> tuple[OffsetFo
     if n >= 0:
         if n * 12 > len(buf) - at:
             raise Malformed(f"OffsetForLeaderTopic.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[OffsetForLeaderPartition] = []
         for _ in range(n):
             partitions_item, at = _read_offset_for_leader_partition_v2(buf, at)
@@ -141,6 +146,8 @@ def _read_offset_for_leader_epoch_request_v2(buf: memoryview, at: int) -> tuple[
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"OffsetForLeaderEpochRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[OffsetForLeaderTopic] = []
         for _ in range(n):
             topics_item, at = _read_offset_for_leader_topic_v2(buf, at)
@@ -167,6 +174,8 @@ def _read_offset_for_leader_epoch_request_v3(buf: memoryview, at: int) -> tuple[
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"OffsetForLeaderEpochRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[OffsetForLeaderTopic] = []
         for _ in range(n):
             topics_item, at = _read_offset_for_leader_topic_v2(buf, at)
@@ -219,6 +228,8 @@ def _read_offset_for_leader_topic_v4(buf: memoryview, at: int) -> tuple[OffsetFo
     if n >= 0:
         if n * 13 > len(buf) - at:
             raise Malformed(f"OffsetForLeaderTopic.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[OffsetForLeaderPartition] = []
         for _ in range(n):
             partitions_item, at = _read_offset_for_leader_partition_v4(buf, at)
@@ -262,6 +273,8 @@ def _read_offset_for_leader_epoch_request_v4(buf: memoryview, at: int) -> tuple[
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"OffsetForLeaderEpochRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[OffsetForLeaderTopic] = []
         for _ in range(n):
             topics_item, at = _read_offset_for_leader_topic_v4(buf, at)
@@ -382,6 +395,8 @@ def _read_offset_for_leader_topic_result_v2(buf: memoryview, at: int) -> tuple[O
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"OffsetForLeaderTopicResult.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[EpochEndOffset] = []
         for _ in range(n):
             partitions_item, at = _read_epoch_end_offset_v2(buf, at)
@@ -411,6 +426,8 @@ def _read_offset_for_leader_epoch_response_v2(buf: memoryview, at: int) -> tuple
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"OffsetForLeaderEpochResponse.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[OffsetForLeaderTopicResult] = []
         for _ in range(n):
             topics_item, at = _read_offset_for_leader_topic_result_v2(buf, at)
@@ -463,6 +480,8 @@ def _read_offset_for_leader_topic_result_v4(buf: memoryview, at: int) -> tuple[O
     if n >= 0:
         if n * 19 > len(buf) - at:
             raise Malformed(f"OffsetForLeaderTopicResult.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[EpochEndOffset] = []
         for _ in range(n):
             partitions_item, at = _read_epoch_end_offset_v4(buf, at)
@@ -506,6 +525,8 @@ def _read_offset_for_leader_epoch_response_v4(buf: memoryview, at: int) -> tuple
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"OffsetForLeaderEpochResponse.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[OffsetForLeaderTopicResult] = []
         for _ in range(n):
             topics_item, at = _read_offset_for_leader_topic_result_v4(buf, at)

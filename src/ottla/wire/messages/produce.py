@@ -9,10 +9,12 @@ from typing import ClassVar
 from ottla.base.types import ZERO_UUID
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
     Records,
+    charge,
     fixed,
     read_uvarint,
     rest_of_uvarint,
@@ -94,6 +96,7 @@ class ProduceRequest(Message):
     MIN_VERSION: ClassVar[int] = 3
     MAX_VERSION: ClassVar[int] = 13
     FLEXIBLE_FROM: ClassVar[int] = 9
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -143,6 +146,8 @@ def _read_topic_produce_data_v3(buf: memoryview, at: int) -> tuple[TopicProduceD
     if n >= 0:
         if n * 8 > len(buf) - at:
             raise Malformed(f"TopicProduceData.partition_data claims {n} elements")
+        if n > 7:
+            charge(n)
         partition_data: list[PartitionProduceData] = []
         for _ in range(n):
             partition_data_item, at = _read_partition_produce_data_v3(buf, at)
@@ -183,6 +188,8 @@ def _read_produce_request_v3(buf: memoryview, at: int) -> tuple[ProduceRequest, 
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"ProduceRequest.topic_data claims {n} elements")
+        if n > 7:
+            charge(n)
         topic_data: list[TopicProduceData] = []
         for _ in range(n):
             topic_data_item, at = _read_topic_produce_data_v3(buf, at)
@@ -256,6 +263,8 @@ def _read_topic_produce_data_v9(buf: memoryview, at: int) -> tuple[TopicProduceD
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"TopicProduceData.partition_data claims {n} elements")
+        if n > 7:
+            charge(n)
         partition_data: list[PartitionProduceData] = []
         for _ in range(n):
             partition_data_item, at = _read_partition_produce_data_v9(buf, at)
@@ -311,6 +320,8 @@ def _read_produce_request_v9(buf: memoryview, at: int) -> tuple[ProduceRequest, 
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"ProduceRequest.topic_data claims {n} elements")
+        if n > 7:
+            charge(n)
         topic_data: list[TopicProduceData] = []
         for _ in range(n):
             topic_data_item, at = _read_topic_produce_data_v9(buf, at)
@@ -359,6 +370,8 @@ def _read_topic_produce_data_v13(buf: memoryview, at: int) -> tuple[TopicProduce
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"TopicProduceData.partition_data claims {n} elements")
+        if n > 7:
+            charge(n)
         partition_data: list[PartitionProduceData] = []
         for _ in range(n):
             partition_data_item, at = _read_partition_produce_data_v9(buf, at)
@@ -408,6 +421,8 @@ def _read_produce_request_v13(buf: memoryview, at: int) -> tuple[ProduceRequest,
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"ProduceRequest.topic_data claims {n} elements")
+        if n > 7:
+            charge(n)
         topic_data: list[TopicProduceData] = []
         for _ in range(n):
             topic_data_item, at = _read_topic_produce_data_v13(buf, at)
@@ -631,6 +646,8 @@ def _read_topic_produce_response_v3(buf: memoryview, at: int) -> tuple[TopicProd
     if n >= 0:
         if n * 22 > len(buf) - at:
             raise Malformed(f"TopicProduceResponse.partition_responses claims {n} elements")
+        if n > 7:
+            charge(n)
         partition_responses: list[PartitionProduceResponse] = []
         for _ in range(n):
             partition_responses_item, at = _read_partition_produce_response_v3(buf, at)
@@ -661,6 +678,8 @@ def _read_produce_response_v3(buf: memoryview, at: int) -> tuple[ProduceResponse
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"ProduceResponse.responses claims {n} elements")
+        if n > 7:
+            charge(n)
         responses: list[TopicProduceResponse] = []
         for _ in range(n):
             responses_item, at = _read_topic_produce_response_v3(buf, at)
@@ -712,6 +731,8 @@ def _read_topic_produce_response_v5(buf: memoryview, at: int) -> tuple[TopicProd
     if n >= 0:
         if n * 30 > len(buf) - at:
             raise Malformed(f"TopicProduceResponse.partition_responses claims {n} elements")
+        if n > 7:
+            charge(n)
         partition_responses: list[PartitionProduceResponse] = []
         for _ in range(n):
             partition_responses_item, at = _read_partition_produce_response_v5(buf, at)
@@ -742,6 +763,8 @@ def _read_produce_response_v5(buf: memoryview, at: int) -> tuple[ProduceResponse
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"ProduceResponse.responses claims {n} elements")
+        if n > 7:
+            charge(n)
         responses: list[TopicProduceResponse] = []
         for _ in range(n):
             responses_item, at = _read_topic_produce_response_v5(buf, at)
@@ -797,6 +820,8 @@ def _read_partition_produce_response_v8(buf: memoryview, at: int) -> tuple[Parti
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"PartitionProduceResponse.record_errors claims {n} elements")
+        if n > 7:
+            charge(n)
         record_errors: list[BatchIndexAndErrorMessage] = []
         for _ in range(n):
             record_errors_item, at = _read_batch_index_and_error_message_v8(buf, at)
@@ -849,6 +874,8 @@ def _read_topic_produce_response_v8(buf: memoryview, at: int) -> tuple[TopicProd
     if n >= 0:
         if n * 36 > len(buf) - at:
             raise Malformed(f"TopicProduceResponse.partition_responses claims {n} elements")
+        if n > 7:
+            charge(n)
         partition_responses: list[PartitionProduceResponse] = []
         for _ in range(n):
             partition_responses_item, at = _read_partition_produce_response_v8(buf, at)
@@ -879,6 +906,8 @@ def _read_produce_response_v8(buf: memoryview, at: int) -> tuple[ProduceResponse
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"ProduceResponse.responses claims {n} elements")
+        if n > 7:
+            charge(n)
         responses: list[TopicProduceResponse] = []
         for _ in range(n):
             responses_item, at = _read_topic_produce_response_v8(buf, at)
@@ -947,6 +976,8 @@ def _read_partition_produce_response_v9(buf: memoryview, at: int) -> tuple[Parti
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"PartitionProduceResponse.record_errors claims {n} elements")
+        if n > 7:
+            charge(n)
         record_errors: list[BatchIndexAndErrorMessage] = []
         for _ in range(n):
             record_errors_item, at = _read_batch_index_and_error_message_v9(buf, at)
@@ -1018,6 +1049,8 @@ def _read_topic_produce_response_v9(buf: memoryview, at: int) -> tuple[TopicProd
     if n >= 0:
         if n * 33 > len(buf) - at:
             raise Malformed(f"TopicProduceResponse.partition_responses claims {n} elements")
+        if n > 7:
+            charge(n)
         partition_responses: list[PartitionProduceResponse] = []
         for _ in range(n):
             partition_responses_item, at = _read_partition_produce_response_v9(buf, at)
@@ -1062,6 +1095,8 @@ def _read_produce_response_v9(buf: memoryview, at: int) -> tuple[ProduceResponse
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"ProduceResponse.responses claims {n} elements")
+        if n > 7:
+            charge(n)
         responses: list[TopicProduceResponse] = []
         for _ in range(n):
             responses_item, at = _read_topic_produce_response_v9(buf, at)
@@ -1112,6 +1147,8 @@ def _read_partition_produce_response_v10(buf: memoryview, at: int) -> tuple[Part
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"PartitionProduceResponse.record_errors claims {n} elements")
+        if n > 7:
+            charge(n)
         record_errors: list[BatchIndexAndErrorMessage] = []
         for _ in range(n):
             record_errors_item, at = _read_batch_index_and_error_message_v9(buf, at)
@@ -1214,6 +1251,8 @@ def _read_topic_produce_response_v10(buf: memoryview, at: int) -> tuple[TopicPro
     if n >= 0:
         if n * 33 > len(buf) - at:
             raise Malformed(f"TopicProduceResponse.partition_responses claims {n} elements")
+        if n > 7:
+            charge(n)
         partition_responses: list[PartitionProduceResponse] = []
         for _ in range(n):
             partition_responses_item, at = _read_partition_produce_response_v10(buf, at)
@@ -1313,6 +1352,8 @@ def _read_produce_response_v10(buf: memoryview, at: int) -> tuple[ProduceRespons
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"ProduceResponse.responses claims {n} elements")
+        if n > 7:
+            charge(n)
         responses: list[TopicProduceResponse] = []
         for _ in range(n):
             responses_item, at = _read_topic_produce_response_v10(buf, at)
@@ -1344,6 +1385,8 @@ def _read_tags_of_produce_response_v10(m: ProduceResponse, buf: memoryview, at: 
             if n >= 0:
                 if n * 11 > len(buf) - at:
                     raise Malformed(f"ProduceResponse.node_endpoints claims {n} elements")
+                if n > 7:
+                    charge(n)
                 node_endpoints: list[NodeEndpoint] = []
                 for _ in range(n):
                     node_endpoints_item, at = _read_node_endpoint_v10(buf, at)
@@ -1403,6 +1446,8 @@ def _read_topic_produce_response_v13(buf: memoryview, at: int) -> tuple[TopicPro
     if n >= 0:
         if n * 33 > len(buf) - at:
             raise Malformed(f"TopicProduceResponse.partition_responses claims {n} elements")
+        if n > 7:
+            charge(n)
         partition_responses: list[PartitionProduceResponse] = []
         for _ in range(n):
             partition_responses_item, at = _read_partition_produce_response_v10(buf, at)
@@ -1441,6 +1486,8 @@ def _read_produce_response_v13(buf: memoryview, at: int) -> tuple[ProduceRespons
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"ProduceResponse.responses claims {n} elements")
+        if n > 7:
+            charge(n)
         responses: list[TopicProduceResponse] = []
         for _ in range(n):
             responses_item, at = _read_topic_produce_response_v13(buf, at)
@@ -1472,6 +1519,8 @@ def _read_tags_of_produce_response_v13(m: ProduceResponse, buf: memoryview, at: 
             if n >= 0:
                 if n * 11 > len(buf) - at:
                     raise Malformed(f"ProduceResponse.node_endpoints claims {n} elements")
+                if n > 7:
+                    charge(n)
                 node_endpoints: list[NodeEndpoint] = []
                 for _ in range(n):
                     node_endpoints_item, at = _read_node_endpoint_v10(buf, at)

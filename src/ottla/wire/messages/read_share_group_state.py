@@ -9,9 +9,11 @@ from typing import ClassVar
 from ottla.base.types import ZERO_UUID
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     rest_of_uvarint,
     skip_tags,
     write_uvarint,
@@ -69,6 +71,7 @@ class ReadShareGroupStateRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_FROM: ClassVar[int] = 0
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -102,6 +105,8 @@ def _read_read_state_data_v0(buf: memoryview, at: int) -> tuple[ReadStateData, i
     if n >= 0:
         if n * 9 > len(buf) - at:
             raise Malformed(f"ReadStateData.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[PartitionData] = []
         for _ in range(n):
             partitions_item, at = _read_partition_data_v0(buf, at)
@@ -150,6 +155,8 @@ def _read_read_share_group_state_request_v0(buf: memoryview, at: int) -> tuple[R
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"ReadShareGroupStateRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[ReadStateData] = []
         for _ in range(n):
             topics_item, at = _read_read_state_data_v0(buf, at)
@@ -304,6 +311,8 @@ def _read_partition_result_v0(buf: memoryview, at: int) -> tuple[PartitionResult
     if n >= 0:
         if n * 20 > len(buf) - at:
             raise Malformed(f"PartitionResult.state_batches claims {n} elements")
+        if n > 7:
+            charge(n)
         state_batches: list[StateBatch] = []
         for _ in range(n):
             state_batches_item, at = _read_state_batch_v0(buf, at)
@@ -353,6 +362,8 @@ def _read_read_state_result_v0(buf: memoryview, at: int) -> tuple[ReadStateResul
     if n >= 0:
         if n * 21 > len(buf) - at:
             raise Malformed(f"ReadStateResult.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[PartitionResult] = []
         for _ in range(n):
             partitions_item, at = _read_partition_result_v0(buf, at)
@@ -390,6 +401,8 @@ def _read_read_share_group_state_response_v0(buf: memoryview, at: int) -> tuple[
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"ReadShareGroupStateResponse.results claims {n} elements")
+        if n > 7:
+            charge(n)
         results: list[ReadStateResult] = []
         for _ in range(n):
             results_item, at = _read_read_state_result_v0(buf, at)

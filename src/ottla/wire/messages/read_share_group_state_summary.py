@@ -9,9 +9,11 @@ from typing import ClassVar
 from ottla.base.types import ZERO_UUID
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     rest_of_uvarint,
     skip_tags,
     write_uvarint,
@@ -69,6 +71,7 @@ class ReadShareGroupStateSummaryRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1
     FLEXIBLE_FROM: ClassVar[int] = 0
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -102,6 +105,8 @@ def _read_read_state_summary_data_v0(buf: memoryview, at: int) -> tuple[ReadStat
     if n >= 0:
         if n * 9 > len(buf) - at:
             raise Malformed(f"ReadStateSummaryData.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[PartitionData] = []
         for _ in range(n):
             partitions_item, at = _read_partition_data_v0(buf, at)
@@ -150,6 +155,8 @@ def _read_read_share_group_state_summary_request_v0(buf: memoryview, at: int) ->
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"ReadShareGroupStateSummaryRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[ReadStateSummaryData] = []
         for _ in range(n):
             topics_item, at = _read_read_state_summary_data_v0(buf, at)
@@ -301,6 +308,8 @@ def _read_read_state_summary_result_v0(buf: memoryview, at: int) -> tuple[ReadSt
     if n >= 0:
         if n * 24 > len(buf) - at:
             raise Malformed(f"ReadStateSummaryResult.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[PartitionResult] = []
         for _ in range(n):
             partitions_item, at = _read_partition_result_v0(buf, at)
@@ -338,6 +347,8 @@ def _read_read_share_group_state_summary_response_v0(buf: memoryview, at: int) -
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"ReadShareGroupStateSummaryResponse.results claims {n} elements")
+        if n > 7:
+            charge(n)
         results: list[ReadStateSummaryResult] = []
         for _ in range(n):
             results_item, at = _read_read_state_summary_result_v0(buf, at)
@@ -410,6 +421,8 @@ def _read_read_state_summary_result_v1(buf: memoryview, at: int) -> tuple[ReadSt
     if n >= 0:
         if n * 28 > len(buf) - at:
             raise Malformed(f"ReadStateSummaryResult.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[PartitionResult] = []
         for _ in range(n):
             partitions_item, at = _read_partition_result_v1(buf, at)
@@ -447,6 +460,8 @@ def _read_read_share_group_state_summary_response_v1(buf: memoryview, at: int) -
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"ReadShareGroupStateSummaryResponse.results claims {n} elements")
+        if n > 7:
+            charge(n)
         results: list[ReadStateSummaryResult] = []
         for _ in range(n):
             results_item, at = _read_read_state_summary_result_v1(buf, at)

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from ottla.base.types import ZERO_UUID
 from ottla.wire.primitives import (
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Message,
     rest_of_uvarint,
@@ -32,6 +33,7 @@ class RemoveRaftVoterRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_FROM: ClassVar[int] = 0
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,

@@ -7,6 +7,7 @@ from struct import Struct
 from typing import ClassVar
 
 from ottla.wire.primitives import (
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
@@ -37,6 +38,7 @@ class RenewDelegationTokenRequest(Message):
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 2
     FLEXIBLE_FROM: ClassVar[int] = 2
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,

@@ -8,9 +8,11 @@ from typing import ClassVar
 
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     read_strings,
     write_strings,
 )
@@ -30,6 +32,7 @@ class SaslHandshakeRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1
     FLEXIBLE_FROM: ClassVar[int] = 32768
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -94,6 +97,8 @@ def _read_sasl_handshake_response_v0(buf: memoryview, at: int) -> tuple[SaslHand
     if n >= 0:
         if n * 2 > len(buf) - at:
             raise Malformed(f"SaslHandshakeResponse.mechanisms claims {n} elements")
+        if n > 7:
+            charge(n)
         m.mechanisms, at = read_strings(buf, at, n)
     else:
         raise Malformed(f"SaslHandshakeResponse.mechanisms has length {n}")

@@ -9,9 +9,11 @@ from typing import ClassVar
 from ottla.base.types import ZERO_UUID
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     rest_of_uvarint,
     skip_tags,
     write_uvarint,
@@ -92,6 +94,7 @@ class ShareAcknowledgeRequest(Message):
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 2
     FLEXIBLE_FROM: ClassVar[int] = 1
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -118,6 +121,8 @@ def _read_acknowledgement_batch_v1(buf: memoryview, at: int) -> tuple[Acknowledg
     if n >= 0:
         if n > len(buf) - at:
             raise Malformed(f"AcknowledgementBatch.acknowledge_types claims {n} elements")
+        if n > 7:
+            charge(n)
         m.acknowledge_types = [*unpack_from(f">{n}b", buf, at)]
         at += n
     else:
@@ -151,6 +156,8 @@ def _read_acknowledge_partition_v1(buf: memoryview, at: int) -> tuple[Acknowledg
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"AcknowledgePartition.acknowledgement_batches claims {n} elements")
+        if n > 7:
+            charge(n)
         acknowledgement_batches: list[AcknowledgementBatch] = []
         for _ in range(n):
             acknowledgement_batches_item, at = _read_acknowledgement_batch_v1(buf, at)
@@ -188,6 +195,8 @@ def _read_acknowledge_topic_v1(buf: memoryview, at: int) -> tuple[AcknowledgeTop
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"AcknowledgeTopic.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[AcknowledgePartition] = []
         for _ in range(n):
             partitions_item, at = _read_acknowledge_partition_v1(buf, at)
@@ -247,6 +256,8 @@ def _read_share_acknowledge_request_v1(buf: memoryview, at: int) -> tuple[ShareA
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"ShareAcknowledgeRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[AcknowledgeTopic] = []
         for _ in range(n):
             topics_item, at = _read_acknowledge_topic_v1(buf, at)
@@ -329,6 +340,8 @@ def _read_share_acknowledge_request_v2(buf: memoryview, at: int) -> tuple[ShareA
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"ShareAcknowledgeRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[AcknowledgeTopic] = []
         for _ in range(n):
             topics_item, at = _read_acknowledge_topic_v1(buf, at)
@@ -552,6 +565,8 @@ def _read_share_acknowledge_topic_response_v1(buf: memoryview, at: int) -> tuple
     if n >= 0:
         if n * 17 > len(buf) - at:
             raise Malformed(f"ShareAcknowledgeTopicResponse.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[PartitionData] = []
         for _ in range(n):
             partitions_item, at = _read_partition_data_v1(buf, at)
@@ -655,6 +670,8 @@ def _read_share_acknowledge_response_v1(buf: memoryview, at: int) -> tuple[Share
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"ShareAcknowledgeResponse.responses claims {n} elements")
+        if n > 7:
+            charge(n)
         responses: list[ShareAcknowledgeTopicResponse] = []
         for _ in range(n):
             responses_item, at = _read_share_acknowledge_topic_response_v1(buf, at)
@@ -670,6 +687,8 @@ def _read_share_acknowledge_response_v1(buf: memoryview, at: int) -> tuple[Share
     if n >= 0:
         if n * 11 > len(buf) - at:
             raise Malformed(f"ShareAcknowledgeResponse.node_endpoints claims {n} elements")
+        if n > 7:
+            charge(n)
         node_endpoints: list[NodeEndpoint] = []
         for _ in range(n):
             node_endpoints_item, at = _read_node_endpoint_v1(buf, at)
@@ -738,6 +757,8 @@ def _read_share_acknowledge_response_v2(buf: memoryview, at: int) -> tuple[Share
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"ShareAcknowledgeResponse.responses claims {n} elements")
+        if n > 7:
+            charge(n)
         responses: list[ShareAcknowledgeTopicResponse] = []
         for _ in range(n):
             responses_item, at = _read_share_acknowledge_topic_response_v1(buf, at)
@@ -753,6 +774,8 @@ def _read_share_acknowledge_response_v2(buf: memoryview, at: int) -> tuple[Share
     if n >= 0:
         if n * 11 > len(buf) - at:
             raise Malformed(f"ShareAcknowledgeResponse.node_endpoints claims {n} elements")
+        if n > 7:
+            charge(n)
         node_endpoints: list[NodeEndpoint] = []
         for _ in range(n):
             node_endpoints_item, at = _read_node_endpoint_v1(buf, at)

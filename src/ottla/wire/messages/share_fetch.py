@@ -9,10 +9,12 @@ from typing import ClassVar
 from ottla.base.types import ZERO_UUID
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
     Records,
+    charge,
     rest_of_uvarint,
     skip_tags,
     write_compact_records,
@@ -122,6 +124,7 @@ class ShareFetchRequest(Message):
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 2
     FLEXIBLE_FROM: ClassVar[int] = 1
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -162,6 +165,8 @@ def _read_acknowledgement_batch_v1(buf: memoryview, at: int) -> tuple[Acknowledg
     if n >= 0:
         if n > len(buf) - at:
             raise Malformed(f"AcknowledgementBatch.acknowledge_types claims {n} elements")
+        if n > 7:
+            charge(n)
         m.acknowledge_types = [*unpack_from(f">{n}b", buf, at)]
         at += n
     else:
@@ -195,6 +200,8 @@ def _read_fetch_partition_v1(buf: memoryview, at: int) -> tuple[FetchPartition, 
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"FetchPartition.acknowledgement_batches claims {n} elements")
+        if n > 7:
+            charge(n)
         acknowledgement_batches: list[AcknowledgementBatch] = []
         for _ in range(n):
             acknowledgement_batches_item, at = _read_acknowledgement_batch_v1(buf, at)
@@ -232,6 +239,8 @@ def _read_fetch_topic_v1(buf: memoryview, at: int) -> tuple[FetchTopic, int]:
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"FetchTopic.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[FetchPartition] = []
         for _ in range(n):
             partitions_item, at = _read_fetch_partition_v1(buf, at)
@@ -269,6 +278,8 @@ def _read_forgotten_topic_v1(buf: memoryview, at: int) -> tuple[ForgottenTopic, 
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"ForgottenTopic.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         m.partitions = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -324,6 +335,8 @@ def _read_share_fetch_request_v1(buf: memoryview, at: int) -> tuple[ShareFetchRe
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"ShareFetchRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[FetchTopic] = []
         for _ in range(n):
             topics_item, at = _read_fetch_topic_v1(buf, at)
@@ -339,6 +352,8 @@ def _read_share_fetch_request_v1(buf: memoryview, at: int) -> tuple[ShareFetchRe
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"ShareFetchRequest.forgotten_topics_data claims {n} elements")
+        if n > 7:
+            charge(n)
         forgotten_topics_data: list[ForgottenTopic] = []
         for _ in range(n):
             forgotten_topics_data_item, at = _read_forgotten_topic_v1(buf, at)
@@ -430,6 +445,8 @@ def _read_share_fetch_request_v2(buf: memoryview, at: int) -> tuple[ShareFetchRe
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"ShareFetchRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[FetchTopic] = []
         for _ in range(n):
             topics_item, at = _read_fetch_topic_v1(buf, at)
@@ -445,6 +462,8 @@ def _read_share_fetch_request_v2(buf: memoryview, at: int) -> tuple[ShareFetchRe
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"ShareFetchRequest.forgotten_topics_data claims {n} elements")
+        if n > 7:
+            charge(n)
         forgotten_topics_data: list[ForgottenTopic] = []
         for _ in range(n):
             forgotten_topics_data_item, at = _read_forgotten_topic_v1(buf, at)
@@ -715,6 +734,8 @@ def _read_partition_data_v1(buf: memoryview, at: int) -> tuple[PartitionData, in
     if n >= 0:
         if n * 19 > len(buf) - at:
             raise Malformed(f"PartitionData.acquired_records claims {n} elements")
+        if n > 7:
+            charge(n)
         acquired_records: list[AcquiredRecords] = []
         for _ in range(n):
             acquired_records_item, at = _read_acquired_records_v1(buf, at)
@@ -777,6 +798,8 @@ def _read_share_fetchable_topic_response_v1(buf: memoryview, at: int) -> tuple[S
     if n >= 0:
         if n * 22 > len(buf) - at:
             raise Malformed(f"ShareFetchableTopicResponse.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[PartitionData] = []
         for _ in range(n):
             partitions_item, at = _read_partition_data_v1(buf, at)
@@ -880,6 +903,8 @@ def _read_share_fetch_response_v1(buf: memoryview, at: int) -> tuple[ShareFetchR
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"ShareFetchResponse.responses claims {n} elements")
+        if n > 7:
+            charge(n)
         responses: list[ShareFetchableTopicResponse] = []
         for _ in range(n):
             responses_item, at = _read_share_fetchable_topic_response_v1(buf, at)
@@ -895,6 +920,8 @@ def _read_share_fetch_response_v1(buf: memoryview, at: int) -> tuple[ShareFetchR
     if n >= 0:
         if n * 11 > len(buf) - at:
             raise Malformed(f"ShareFetchResponse.node_endpoints claims {n} elements")
+        if n > 7:
+            charge(n)
         node_endpoints: list[NodeEndpoint] = []
         for _ in range(n):
             node_endpoints_item, at = _read_node_endpoint_v1(buf, at)

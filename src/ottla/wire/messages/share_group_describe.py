@@ -9,9 +9,11 @@ from typing import ClassVar
 from ottla.base.types import ZERO_UUID
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     read_compact_strings,
     rest_of_uvarint,
     skip_tags,
@@ -42,6 +44,7 @@ class ShareGroupDescribeRequest(Message):
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 1
     FLEXIBLE_FROM: ClassVar[int] = 1
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -62,6 +65,8 @@ def _read_share_group_describe_request_v1(buf: memoryview, at: int) -> tuple[Sha
     if n >= 0:
         if n > len(buf) - at:
             raise Malformed(f"ShareGroupDescribeRequest.group_ids claims {n} elements")
+        if n > 7:
+            charge(n)
         m.group_ids, at = read_compact_strings(buf, at, n)
     else:
         raise Malformed("ShareGroupDescribeRequest.group_ids is null")
@@ -227,6 +232,8 @@ def _read_topic_partitions_v1(buf: memoryview, at: int) -> tuple[TopicPartitions
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"TopicPartitions.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         m.partitions = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -267,6 +274,8 @@ def _read_assignment_v1(buf: memoryview, at: int) -> tuple[Assignment, int]:
     if n >= 0:
         if n * 19 > len(buf) - at:
             raise Malformed(f"Assignment.topic_partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         topic_partitions: list[TopicPartitions] = []
         for _ in range(n):
             topic_partitions_item, at = _read_topic_partitions_v1(buf, at)
@@ -347,6 +356,8 @@ def _read_member_v1(buf: memoryview, at: int) -> tuple[Member, int]:
     if n >= 0:
         if n > len(buf) - at:
             raise Malformed(f"Member.subscribed_topic_names claims {n} elements")
+        if n > 7:
+            charge(n)
         m.subscribed_topic_names, at = read_compact_strings(buf, at, n)
     else:
         raise Malformed("Member.subscribed_topic_names is null")
@@ -457,6 +468,8 @@ def _read_described_group_v1(buf: memoryview, at: int) -> tuple[DescribedGroup, 
     if n >= 0:
         if n * 12 > len(buf) - at:
             raise Malformed(f"DescribedGroup.members claims {n} elements")
+        if n > 7:
+            charge(n)
         members: list[Member] = []
         for _ in range(n):
             members_item, at = _read_member_v1(buf, at)
@@ -527,6 +540,8 @@ def _read_share_group_describe_response_v1(buf: memoryview, at: int) -> tuple[Sh
     if n >= 0:
         if n * 20 > len(buf) - at:
             raise Malformed(f"ShareGroupDescribeResponse.groups claims {n} elements")
+        if n > 7:
+            charge(n)
         groups: list[DescribedGroup] = []
         for _ in range(n):
             groups_item, at = _read_described_group_v1(buf, at)

@@ -9,9 +9,11 @@ from typing import ClassVar
 from ottla.base.types import ZERO_UUID
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     read_compact_strings,
     rest_of_uvarint,
     skip_tags,
@@ -42,6 +44,7 @@ class ShareGroupHeartbeatRequest(Message):
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 1
     FLEXIBLE_FROM: ClassVar[int] = 1
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -101,6 +104,8 @@ def _read_share_group_heartbeat_request_v1(buf: memoryview, at: int) -> tuple[Sh
     if n >= 0:
         if n > len(buf) - at:
             raise Malformed(f"ShareGroupHeartbeatRequest.subscribed_topic_names claims {n} elements")
+        if n > 7:
+            charge(n)
         m.subscribed_topic_names, at = read_compact_strings(buf, at, n)
     else:
         m.subscribed_topic_names = None
@@ -231,6 +236,8 @@ def _read_topic_partitions_v1(buf: memoryview, at: int) -> tuple[TopicPartitions
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"TopicPartitions.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         m.partitions = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -264,6 +271,8 @@ def _read_assignment_v1(buf: memoryview, at: int) -> tuple[Assignment, int]:
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"Assignment.topic_partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         topic_partitions: list[TopicPartitions] = []
         for _ in range(n):
             topic_partitions_item, at = _read_topic_partitions_v1(buf, at)

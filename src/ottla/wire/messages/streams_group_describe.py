@@ -8,9 +8,11 @@ from typing import ClassVar
 
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     read_compact_strings,
     rest_of_uvarint,
     skip_tags,
@@ -46,6 +48,7 @@ class StreamsGroupDescribeRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_FROM: ClassVar[int] = 0
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -66,6 +69,8 @@ def _read_streams_group_describe_request_v0(buf: memoryview, at: int) -> tuple[S
     if n >= 0:
         if n > len(buf) - at:
             raise Malformed(f"StreamsGroupDescribeRequest.group_ids claims {n} elements")
+        if n > 7:
+            charge(n)
         m.group_ids, at = read_compact_strings(buf, at, n)
     else:
         raise Malformed("StreamsGroupDescribeRequest.group_ids is null")
@@ -415,6 +420,8 @@ def _read_topic_info_v0(buf: memoryview, at: int) -> tuple[TopicInfo, int]:
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"TopicInfo.topic_configs claims {n} elements")
+        if n > 7:
+            charge(n)
         topic_configs: list[KeyValue] = []
         for _ in range(n):
             topic_configs_item, at = _read_key_value_v0(buf, at)
@@ -470,6 +477,8 @@ def _read_subtopology_v0(buf: memoryview, at: int) -> tuple[Subtopology, int]:
     if n >= 0:
         if n > len(buf) - at:
             raise Malformed(f"Subtopology.source_topics claims {n} elements")
+        if n > 7:
+            charge(n)
         m.source_topics, at = read_compact_strings(buf, at, n)
     else:
         raise Malformed("Subtopology.source_topics is null")
@@ -481,6 +490,8 @@ def _read_subtopology_v0(buf: memoryview, at: int) -> tuple[Subtopology, int]:
     if n >= 0:
         if n > len(buf) - at:
             raise Malformed(f"Subtopology.repartition_sink_topics claims {n} elements")
+        if n > 7:
+            charge(n)
         m.repartition_sink_topics, at = read_compact_strings(buf, at, n)
     else:
         raise Malformed("Subtopology.repartition_sink_topics is null")
@@ -492,6 +503,8 @@ def _read_subtopology_v0(buf: memoryview, at: int) -> tuple[Subtopology, int]:
     if n >= 0:
         if n * 9 > len(buf) - at:
             raise Malformed(f"Subtopology.state_changelog_topics claims {n} elements")
+        if n > 7:
+            charge(n)
         state_changelog_topics: list[TopicInfo] = []
         for _ in range(n):
             state_changelog_topics_item, at = _read_topic_info_v0(buf, at)
@@ -507,6 +520,8 @@ def _read_subtopology_v0(buf: memoryview, at: int) -> tuple[Subtopology, int]:
     if n >= 0:
         if n * 9 > len(buf) - at:
             raise Malformed(f"Subtopology.repartition_source_topics claims {n} elements")
+        if n > 7:
+            charge(n)
         repartition_source_topics: list[TopicInfo] = []
         for _ in range(n):
             repartition_source_topics_item, at = _read_topic_info_v0(buf, at)
@@ -572,6 +587,8 @@ def _read_topology_v0(buf: memoryview, at: int) -> tuple[Topology, int]:
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"Topology.subtopologies claims {n} elements")
+        if n > 7:
+            charge(n)
         subtopologies: list[Subtopology] = []
         for _ in range(n):
             subtopologies_item, at = _read_subtopology_v0(buf, at)
@@ -686,6 +703,8 @@ def _read_task_ids_v0(buf: memoryview, at: int) -> tuple[TaskIds, int]:
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"TaskIds.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         m.partitions = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -725,6 +744,8 @@ def _read_assignment_v0(buf: memoryview, at: int) -> tuple[Assignment, int]:
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"Assignment.active_tasks claims {n} elements")
+        if n > 7:
+            charge(n)
         active_tasks: list[TaskIds] = []
         for _ in range(n):
             active_tasks_item, at = _read_task_ids_v0(buf, at)
@@ -740,6 +761,8 @@ def _read_assignment_v0(buf: memoryview, at: int) -> tuple[Assignment, int]:
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"Assignment.standby_tasks claims {n} elements")
+        if n > 7:
+            charge(n)
         standby_tasks: list[TaskIds] = []
         for _ in range(n):
             standby_tasks_item, at = _read_task_ids_v0(buf, at)
@@ -755,6 +778,8 @@ def _read_assignment_v0(buf: memoryview, at: int) -> tuple[Assignment, int]:
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"Assignment.warmup_tasks claims {n} elements")
+        if n > 7:
+            charge(n)
         warmup_tasks: list[TaskIds] = []
         for _ in range(n):
             warmup_tasks_item, at = _read_task_ids_v0(buf, at)
@@ -879,6 +904,8 @@ def _read_member_v0(buf: memoryview, at: int) -> tuple[Member, int]:
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"Member.client_tags claims {n} elements")
+        if n > 7:
+            charge(n)
         client_tags: list[KeyValue] = []
         for _ in range(n):
             client_tags_item, at = _read_key_value_v0(buf, at)
@@ -894,6 +921,8 @@ def _read_member_v0(buf: memoryview, at: int) -> tuple[Member, int]:
     if n >= 0:
         if n * 14 > len(buf) - at:
             raise Malformed(f"Member.task_offsets claims {n} elements")
+        if n > 7:
+            charge(n)
         task_offsets: list[TaskOffset] = []
         for _ in range(n):
             task_offsets_item, at = _read_task_offset_v0(buf, at)
@@ -909,6 +938,8 @@ def _read_member_v0(buf: memoryview, at: int) -> tuple[Member, int]:
     if n >= 0:
         if n * 14 > len(buf) - at:
             raise Malformed(f"Member.task_end_offsets claims {n} elements")
+        if n > 7:
+            charge(n)
         task_end_offsets: list[TaskOffset] = []
         for _ in range(n):
             task_end_offsets_item, at = _read_task_offset_v0(buf, at)
@@ -1062,6 +1093,8 @@ def _read_described_group_v0(buf: memoryview, at: int) -> tuple[DescribedGroup, 
     if n >= 0:
         if n * 28 > len(buf) - at:
             raise Malformed(f"DescribedGroup.members claims {n} elements")
+        if n > 7:
+            charge(n)
         members: list[Member] = []
         for _ in range(n):
             members_item, at = _read_member_v0(buf, at)
@@ -1131,6 +1164,8 @@ def _read_streams_group_describe_response_v0(buf: memoryview, at: int) -> tuple[
     if n >= 0:
         if n * 20 > len(buf) - at:
             raise Malformed(f"StreamsGroupDescribeResponse.groups claims {n} elements")
+        if n > 7:
+            charge(n)
         groups: list[DescribedGroup] = []
         for _ in range(n):
             groups_item, at = _read_described_group_v0(buf, at)

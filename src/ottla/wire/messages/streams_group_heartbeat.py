@@ -8,9 +8,11 @@ from typing import ClassVar
 
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     read_compact_strings,
     rest_of_uvarint,
     skip_tags,
@@ -210,6 +212,7 @@ class StreamsGroupHeartbeatRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_FROM: ClassVar[int] = 0
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -320,6 +323,8 @@ def _read_topic_info_v0(buf: memoryview, at: int) -> tuple[TopicInfo, int]:
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"TopicInfo.topic_configs claims {n} elements")
+        if n > 7:
+            charge(n)
         topic_configs: list[KeyValue] = []
         for _ in range(n):
             topic_configs_item, at = _read_key_value_v0(buf, at)
@@ -364,6 +369,8 @@ def _read_copartition_group_v0(buf: memoryview, at: int) -> tuple[CopartitionGro
     if n >= 0:
         if n * 2 > len(buf) - at:
             raise Malformed(f"CopartitionGroup.source_topics claims {n} elements")
+        if n > 7:
+            charge(n)
         m.source_topics = [*unpack_from(f">{n}h", buf, at)]
         at += n * 2
     else:
@@ -376,6 +383,8 @@ def _read_copartition_group_v0(buf: memoryview, at: int) -> tuple[CopartitionGro
     if n >= 0:
         if n * 2 > len(buf) - at:
             raise Malformed(f"CopartitionGroup.source_topic_regex claims {n} elements")
+        if n > 7:
+            charge(n)
         m.source_topic_regex = [*unpack_from(f">{n}h", buf, at)]
         at += n * 2
     else:
@@ -388,6 +397,8 @@ def _read_copartition_group_v0(buf: memoryview, at: int) -> tuple[CopartitionGro
     if n >= 0:
         if n * 2 > len(buf) - at:
             raise Malformed(f"CopartitionGroup.repartition_source_topics claims {n} elements")
+        if n > 7:
+            charge(n)
         m.repartition_source_topics = [*unpack_from(f">{n}h", buf, at)]
         at += n * 2
     else:
@@ -445,6 +456,8 @@ def _read_subtopology_v0(buf: memoryview, at: int) -> tuple[Subtopology, int]:
     if n >= 0:
         if n > len(buf) - at:
             raise Malformed(f"Subtopology.source_topics claims {n} elements")
+        if n > 7:
+            charge(n)
         m.source_topics, at = read_compact_strings(buf, at, n)
     else:
         raise Malformed("Subtopology.source_topics is null")
@@ -456,6 +469,8 @@ def _read_subtopology_v0(buf: memoryview, at: int) -> tuple[Subtopology, int]:
     if n >= 0:
         if n > len(buf) - at:
             raise Malformed(f"Subtopology.source_topic_regex claims {n} elements")
+        if n > 7:
+            charge(n)
         m.source_topic_regex, at = read_compact_strings(buf, at, n)
     else:
         raise Malformed("Subtopology.source_topic_regex is null")
@@ -467,6 +482,8 @@ def _read_subtopology_v0(buf: memoryview, at: int) -> tuple[Subtopology, int]:
     if n >= 0:
         if n * 9 > len(buf) - at:
             raise Malformed(f"Subtopology.state_changelog_topics claims {n} elements")
+        if n > 7:
+            charge(n)
         state_changelog_topics: list[TopicInfo] = []
         for _ in range(n):
             state_changelog_topics_item, at = _read_topic_info_v0(buf, at)
@@ -482,6 +499,8 @@ def _read_subtopology_v0(buf: memoryview, at: int) -> tuple[Subtopology, int]:
     if n >= 0:
         if n > len(buf) - at:
             raise Malformed(f"Subtopology.repartition_sink_topics claims {n} elements")
+        if n > 7:
+            charge(n)
         m.repartition_sink_topics, at = read_compact_strings(buf, at, n)
     else:
         raise Malformed("Subtopology.repartition_sink_topics is null")
@@ -493,6 +512,8 @@ def _read_subtopology_v0(buf: memoryview, at: int) -> tuple[Subtopology, int]:
     if n >= 0:
         if n * 9 > len(buf) - at:
             raise Malformed(f"Subtopology.repartition_source_topics claims {n} elements")
+        if n > 7:
+            charge(n)
         repartition_source_topics: list[TopicInfo] = []
         for _ in range(n):
             repartition_source_topics_item, at = _read_topic_info_v0(buf, at)
@@ -508,6 +529,8 @@ def _read_subtopology_v0(buf: memoryview, at: int) -> tuple[Subtopology, int]:
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"Subtopology.copartition_groups claims {n} elements")
+        if n > 7:
+            charge(n)
         copartition_groups: list[CopartitionGroup] = []
         for _ in range(n):
             copartition_groups_item, at = _read_copartition_group_v0(buf, at)
@@ -588,6 +611,8 @@ def _read_topology_v0(buf: memoryview, at: int) -> tuple[Topology, int]:
     if n >= 0:
         if n * 8 > len(buf) - at:
             raise Malformed(f"Topology.subtopologies claims {n} elements")
+        if n > 7:
+            charge(n)
         subtopologies: list[Subtopology] = []
         for _ in range(n):
             subtopologies_item, at = _read_subtopology_v0(buf, at)
@@ -636,6 +661,8 @@ def _read_task_ids_v0(buf: memoryview, at: int) -> tuple[TaskIds, int]:
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"TaskIds.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         m.partitions = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -787,6 +814,8 @@ def _read_streams_group_heartbeat_request_v0(buf: memoryview, at: int) -> tuple[
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"StreamsGroupHeartbeatRequest.active_tasks claims {n} elements")
+        if n > 7:
+            charge(n)
         active_tasks: list[TaskIds] = []
         for _ in range(n):
             active_tasks_item, at = _read_task_ids_v0(buf, at)
@@ -802,6 +831,8 @@ def _read_streams_group_heartbeat_request_v0(buf: memoryview, at: int) -> tuple[
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"StreamsGroupHeartbeatRequest.standby_tasks claims {n} elements")
+        if n > 7:
+            charge(n)
         standby_tasks: list[TaskIds] = []
         for _ in range(n):
             standby_tasks_item, at = _read_task_ids_v0(buf, at)
@@ -817,6 +848,8 @@ def _read_streams_group_heartbeat_request_v0(buf: memoryview, at: int) -> tuple[
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"StreamsGroupHeartbeatRequest.warmup_tasks claims {n} elements")
+        if n > 7:
+            charge(n)
         warmup_tasks: list[TaskIds] = []
         for _ in range(n):
             warmup_tasks_item, at = _read_task_ids_v0(buf, at)
@@ -849,6 +882,8 @@ def _read_streams_group_heartbeat_request_v0(buf: memoryview, at: int) -> tuple[
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"StreamsGroupHeartbeatRequest.client_tags claims {n} elements")
+        if n > 7:
+            charge(n)
         client_tags: list[KeyValue] = []
         for _ in range(n):
             client_tags_item, at = _read_key_value_v0(buf, at)
@@ -864,6 +899,8 @@ def _read_streams_group_heartbeat_request_v0(buf: memoryview, at: int) -> tuple[
     if n >= 0:
         if n * 14 > len(buf) - at:
             raise Malformed(f"StreamsGroupHeartbeatRequest.task_offsets claims {n} elements")
+        if n > 7:
+            charge(n)
         task_offsets: list[TaskOffset] = []
         for _ in range(n):
             task_offsets_item, at = _read_task_offset_v0(buf, at)
@@ -879,6 +916,8 @@ def _read_streams_group_heartbeat_request_v0(buf: memoryview, at: int) -> tuple[
     if n >= 0:
         if n * 14 > len(buf) - at:
             raise Malformed(f"StreamsGroupHeartbeatRequest.task_end_offsets claims {n} elements")
+        if n > 7:
+            charge(n)
         task_end_offsets: list[TaskOffset] = []
         for _ in range(n):
             task_end_offsets_item, at = _read_task_offset_v0(buf, at)
@@ -1194,6 +1233,8 @@ def _read_topic_partition_v0(buf: memoryview, at: int) -> tuple[TopicPartition, 
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"TopicPartition.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         m.partitions = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -1234,6 +1275,8 @@ def _read_endpoint_to_partitions_v0(buf: memoryview, at: int) -> tuple[EndpointT
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"EndpointToPartitions.active_partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         active_partitions: list[TopicPartition] = []
         for _ in range(n):
             active_partitions_item, at = _read_topic_partition_v0(buf, at)
@@ -1249,6 +1292,8 @@ def _read_endpoint_to_partitions_v0(buf: memoryview, at: int) -> tuple[EndpointT
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"EndpointToPartitions.standby_partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         standby_partitions: list[TopicPartition] = []
         for _ in range(n):
             standby_partitions_item, at = _read_topic_partition_v0(buf, at)
@@ -1316,6 +1361,8 @@ def _read_streams_group_heartbeat_response_v0(buf: memoryview, at: int) -> tuple
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"StreamsGroupHeartbeatResponse.status claims {n} elements")
+        if n > 7:
+            charge(n)
         status: list[Status] = []
         for _ in range(n):
             status_item, at = _read_status_v0(buf, at)
@@ -1331,6 +1378,8 @@ def _read_streams_group_heartbeat_response_v0(buf: memoryview, at: int) -> tuple
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"StreamsGroupHeartbeatResponse.active_tasks claims {n} elements")
+        if n > 7:
+            charge(n)
         active_tasks: list[TaskIds] = []
         for _ in range(n):
             active_tasks_item, at = _read_task_ids_v0(buf, at)
@@ -1346,6 +1395,8 @@ def _read_streams_group_heartbeat_response_v0(buf: memoryview, at: int) -> tuple
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"StreamsGroupHeartbeatResponse.standby_tasks claims {n} elements")
+        if n > 7:
+            charge(n)
         standby_tasks: list[TaskIds] = []
         for _ in range(n):
             standby_tasks_item, at = _read_task_ids_v0(buf, at)
@@ -1361,6 +1412,8 @@ def _read_streams_group_heartbeat_response_v0(buf: memoryview, at: int) -> tuple
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"StreamsGroupHeartbeatResponse.warmup_tasks claims {n} elements")
+        if n > 7:
+            charge(n)
         warmup_tasks: list[TaskIds] = []
         for _ in range(n):
             warmup_tasks_item, at = _read_task_ids_v0(buf, at)
@@ -1376,6 +1429,8 @@ def _read_streams_group_heartbeat_response_v0(buf: memoryview, at: int) -> tuple
     if n >= 0:
         if n * 7 > len(buf) - at:
             raise Malformed(f"StreamsGroupHeartbeatResponse.partitions_by_user_endpoint claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions_by_user_endpoint: list[EndpointToPartitions] = []
         for _ in range(n):
             partitions_by_user_endpoint_item, at = _read_endpoint_to_partitions_v0(buf, at)

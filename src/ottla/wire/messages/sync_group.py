@@ -8,9 +8,11 @@ from typing import ClassVar
 
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     rest_of_uvarint,
     skip_tags,
     write_uvarint,
@@ -60,6 +62,7 @@ class SyncGroupRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 5
     FLEXIBLE_FROM: ClassVar[int] = 4
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -135,6 +138,8 @@ def _read_sync_group_request_v0(buf: memoryview, at: int) -> tuple[SyncGroupRequ
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"SyncGroupRequest.assignments claims {n} elements")
+        if n > 7:
+            charge(n)
         assignments: list[SyncGroupRequestAssignment] = []
         for _ in range(n):
             assignments_item, at = _read_sync_group_request_assignment_v0(buf, at)
@@ -197,6 +202,8 @@ def _read_sync_group_request_v3(buf: memoryview, at: int) -> tuple[SyncGroupRequ
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"SyncGroupRequest.assignments claims {n} elements")
+        if n > 7:
+            charge(n)
         assignments: list[SyncGroupRequestAssignment] = []
         for _ in range(n):
             assignments_item, at = _read_sync_group_request_assignment_v0(buf, at)
@@ -325,6 +332,8 @@ def _read_sync_group_request_v4(buf: memoryview, at: int) -> tuple[SyncGroupRequ
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"SyncGroupRequest.assignments claims {n} elements")
+        if n > 7:
+            charge(n)
         assignments: list[SyncGroupRequestAssignment] = []
         for _ in range(n):
             assignments_item, at = _read_sync_group_request_assignment_v4(buf, at)
@@ -444,6 +453,8 @@ def _read_sync_group_request_v5(buf: memoryview, at: int) -> tuple[SyncGroupRequ
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"SyncGroupRequest.assignments claims {n} elements")
+        if n > 7:
+            charge(n)
         assignments: list[SyncGroupRequestAssignment] = []
         for _ in range(n):
             assignments_item, at = _read_sync_group_request_assignment_v4(buf, at)

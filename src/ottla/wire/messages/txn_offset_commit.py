@@ -8,9 +8,11 @@ from typing import ClassVar
 
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     rest_of_uvarint,
     skip_tags,
     write_uvarint,
@@ -90,6 +92,7 @@ class TxnOffsetCommitRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 5
     FLEXIBLE_FROM: ClassVar[int] = 3
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -154,6 +157,8 @@ def _read_txn_offset_commit_request_topic_v0(buf: memoryview, at: int) -> tuple[
     if n >= 0:
         if n * 14 > len(buf) - at:
             raise Malformed(f"TxnOffsetCommitRequestTopic.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[TxnOffsetCommitRequestPartition] = []
         for _ in range(n):
             partitions_item, at = _read_txn_offset_commit_request_partition_v0(buf, at)
@@ -199,6 +204,8 @@ def _read_txn_offset_commit_request_v0(buf: memoryview, at: int) -> tuple[TxnOff
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"TxnOffsetCommitRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[TxnOffsetCommitRequestTopic] = []
         for _ in range(n):
             topics_item, at = _read_txn_offset_commit_request_topic_v0(buf, at)
@@ -269,6 +276,8 @@ def _read_txn_offset_commit_request_topic_v2(buf: memoryview, at: int) -> tuple[
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"TxnOffsetCommitRequestTopic.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[TxnOffsetCommitRequestPartition] = []
         for _ in range(n):
             partitions_item, at = _read_txn_offset_commit_request_partition_v2(buf, at)
@@ -314,6 +323,8 @@ def _read_txn_offset_commit_request_v2(buf: memoryview, at: int) -> tuple[TxnOff
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"TxnOffsetCommitRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[TxnOffsetCommitRequestTopic] = []
         for _ in range(n):
             topics_item, at = _read_txn_offset_commit_request_topic_v2(buf, at)
@@ -400,6 +411,8 @@ def _read_txn_offset_commit_request_topic_v3(buf: memoryview, at: int) -> tuple[
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"TxnOffsetCommitRequestTopic.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[TxnOffsetCommitRequestPartition] = []
         for _ in range(n):
             partitions_item, at = _read_txn_offset_commit_request_partition_v3(buf, at)
@@ -487,6 +500,8 @@ def _read_txn_offset_commit_request_v3(buf: memoryview, at: int) -> tuple[TxnOff
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"TxnOffsetCommitRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[TxnOffsetCommitRequestTopic] = []
         for _ in range(n):
             topics_item, at = _read_txn_offset_commit_request_topic_v3(buf, at)
@@ -639,6 +654,8 @@ def _read_txn_offset_commit_response_topic_v0(buf: memoryview, at: int) -> tuple
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"TxnOffsetCommitResponseTopic.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[TxnOffsetCommitResponsePartition] = []
         for _ in range(n):
             partitions_item, at = _read_txn_offset_commit_response_partition_v0(buf, at)
@@ -668,6 +685,8 @@ def _read_txn_offset_commit_response_v0(buf: memoryview, at: int) -> tuple[TxnOf
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"TxnOffsetCommitResponse.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[TxnOffsetCommitResponseTopic] = []
         for _ in range(n):
             topics_item, at = _read_txn_offset_commit_response_topic_v0(buf, at)
@@ -720,6 +739,8 @@ def _read_txn_offset_commit_response_topic_v3(buf: memoryview, at: int) -> tuple
     if n >= 0:
         if n * 7 > len(buf) - at:
             raise Malformed(f"TxnOffsetCommitResponseTopic.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[TxnOffsetCommitResponsePartition] = []
         for _ in range(n):
             partitions_item, at = _read_txn_offset_commit_response_partition_v3(buf, at)
@@ -763,6 +784,8 @@ def _read_txn_offset_commit_response_v3(buf: memoryview, at: int) -> tuple[TxnOf
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"TxnOffsetCommitResponse.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[TxnOffsetCommitResponseTopic] = []
         for _ in range(n):
             topics_item, at = _read_txn_offset_commit_response_topic_v3(buf, at)

@@ -8,9 +8,11 @@ from typing import ClassVar
 
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     rest_of_uvarint,
     skip_tags,
     write_uvarint,
@@ -62,6 +64,7 @@ class UpdateFeaturesRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 2
     FLEXIBLE_FROM: ClassVar[int] = 0
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -116,6 +119,8 @@ def _read_update_features_request_v0(buf: memoryview, at: int) -> tuple[UpdateFe
     if n >= 0:
         if n * 5 > len(buf) - at:
             raise Malformed(f"UpdateFeaturesRequest.feature_updates claims {n} elements")
+        if n > 7:
+            charge(n)
         feature_updates: list[FeatureUpdateKey] = []
         for _ in range(n):
             feature_updates_item, at = _read_feature_update_key_v0(buf, at)
@@ -186,6 +191,8 @@ def _read_update_features_request_v1(buf: memoryview, at: int) -> tuple[UpdateFe
     if n >= 0:
         if n * 5 > len(buf) - at:
             raise Malformed(f"UpdateFeaturesRequest.feature_updates claims {n} elements")
+        if n > 7:
+            charge(n)
         feature_updates: list[FeatureUpdateKey] = []
         for _ in range(n):
             feature_updates_item, at = _read_feature_update_key_v1(buf, at)
@@ -343,6 +350,8 @@ def _read_update_features_response_v0(buf: memoryview, at: int) -> tuple[UpdateF
     if n >= 0:
         if n * 5 > len(buf) - at:
             raise Malformed(f"UpdateFeaturesResponse.results claims {n} elements")
+        if n > 7:
+            charge(n)
         results: list[UpdatableFeatureResult] = []
         for _ in range(n):
             results_item, at = _read_updatable_feature_result_v0(buf, at)

@@ -9,9 +9,11 @@ from typing import ClassVar
 from ottla.base.types import ZERO_UUID
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     fixed,
     read_uvarint,
     rest_of_uvarint,
@@ -81,6 +83,7 @@ class UpdateRaftVoterRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_FROM: ClassVar[int] = 0
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -182,6 +185,8 @@ def _read_update_raft_voter_request_v0(buf: memoryview, at: int) -> tuple[Update
     if n >= 0:
         if n * 5 > len(buf) - at:
             raise Malformed(f"UpdateRaftVoterRequest.listeners claims {n} elements")
+        if n > 7:
+            charge(n)
         listeners: list[Listener] = []
         for _ in range(n):
             listeners_item, at = _read_listener_v0(buf, at)

@@ -9,9 +9,11 @@ from typing import ClassVar
 from ottla.base.types import ZERO_UUID
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     read_uvarint,
     rest_of_uvarint,
     skip_tags,
@@ -94,6 +96,7 @@ class VoteRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 2
     FLEXIBLE_FROM: ClassVar[int] = 0
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -143,6 +146,8 @@ def _read_request_topic_data_v0(buf: memoryview, at: int) -> tuple[RequestTopicD
     if n >= 0:
         if n * 25 > len(buf) - at:
             raise Malformed(f"RequestTopicData.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[RequestPartitionData] = []
         for _ in range(n):
             partitions_item, at = _read_request_partition_data_v0(buf, at)
@@ -197,6 +202,8 @@ def _read_vote_request_v0(buf: memoryview, at: int) -> tuple[VoteRequest, int]:
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"VoteRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[RequestTopicData] = []
         for _ in range(n):
             topics_item, at = _read_request_topic_data_v0(buf, at)
@@ -270,6 +277,8 @@ def _read_request_topic_data_v1(buf: memoryview, at: int) -> tuple[RequestTopicD
     if n >= 0:
         if n * 57 > len(buf) - at:
             raise Malformed(f"RequestTopicData.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[RequestPartitionData] = []
         for _ in range(n):
             partitions_item, at = _read_request_partition_data_v1(buf, at)
@@ -324,6 +333,8 @@ def _read_vote_request_v1(buf: memoryview, at: int) -> tuple[VoteRequest, int]:
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"VoteRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[RequestTopicData] = []
         for _ in range(n):
             topics_item, at = _read_request_topic_data_v1(buf, at)
@@ -396,6 +407,8 @@ def _read_request_topic_data_v2(buf: memoryview, at: int) -> tuple[RequestTopicD
     if n >= 0:
         if n * 58 > len(buf) - at:
             raise Malformed(f"RequestTopicData.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[RequestPartitionData] = []
         for _ in range(n):
             partitions_item, at = _read_request_partition_data_v2(buf, at)
@@ -450,6 +463,8 @@ def _read_vote_request_v2(buf: memoryview, at: int) -> tuple[VoteRequest, int]:
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"VoteRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[RequestTopicData] = []
         for _ in range(n):
             topics_item, at = _read_request_topic_data_v2(buf, at)
@@ -613,6 +628,8 @@ def _read_response_topic_data_v0(buf: memoryview, at: int) -> tuple[ResponseTopi
     if n >= 0:
         if n * 16 > len(buf) - at:
             raise Malformed(f"ResponseTopicData.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[ResponsePartitionData] = []
         for _ in range(n):
             partitions_item, at = _read_response_partition_data_v0(buf, at)
@@ -656,6 +673,8 @@ def _read_vote_response_v0(buf: memoryview, at: int) -> tuple[VoteResponse, int]
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"VoteResponse.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[ResponseTopicData] = []
         for _ in range(n):
             topics_item, at = _read_response_topic_data_v0(buf, at)
@@ -726,6 +745,8 @@ def _read_vote_response_v1(buf: memoryview, at: int) -> tuple[VoteResponse, int]
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"VoteResponse.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[ResponseTopicData] = []
         for _ in range(n):
             topics_item, at = _read_response_topic_data_v0(buf, at)
@@ -757,6 +778,8 @@ def _read_tags_of_vote_response_v1(m: VoteResponse, buf: memoryview, at: int, co
             if n >= 0:
                 if n * 8 > len(buf) - at:
                     raise Malformed(f"VoteResponse.node_endpoints claims {n} elements")
+                if n > 7:
+                    charge(n)
                 node_endpoints: list[NodeEndpoint] = []
                 for _ in range(n):
                     node_endpoints_item, at = _read_node_endpoint_v1(buf, at)

@@ -9,9 +9,11 @@ from typing import ClassVar
 from ottla.base.types import ZERO_UUID
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     rest_of_uvarint,
     skip_tags,
     write_uvarint,
@@ -102,6 +104,7 @@ class WriteShareGroupStateRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 1
     FLEXIBLE_FROM: ClassVar[int] = 0
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -135,6 +138,8 @@ def _read_partition_data_v0(buf: memoryview, at: int) -> tuple[PartitionData, in
     if n >= 0:
         if n * 20 > len(buf) - at:
             raise Malformed(f"PartitionData.state_batches claims {n} elements")
+        if n > 7:
+            charge(n)
         state_batches: list[StateBatch] = []
         for _ in range(n):
             state_batches_item, at = _read_state_batch_v0(buf, at)
@@ -173,6 +178,8 @@ def _read_write_state_data_v0(buf: memoryview, at: int) -> tuple[WriteStateData,
     if n >= 0:
         if n * 22 > len(buf) - at:
             raise Malformed(f"WriteStateData.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[PartitionData] = []
         for _ in range(n):
             partitions_item, at = _read_partition_data_v0(buf, at)
@@ -221,6 +228,8 @@ def _read_write_share_group_state_request_v0(buf: memoryview, at: int) -> tuple[
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"WriteShareGroupStateRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[WriteStateData] = []
         for _ in range(n):
             topics_item, at = _read_write_state_data_v0(buf, at)
@@ -264,6 +273,8 @@ def _read_partition_data_v1(buf: memoryview, at: int) -> tuple[PartitionData, in
     if n >= 0:
         if n * 20 > len(buf) - at:
             raise Malformed(f"PartitionData.state_batches claims {n} elements")
+        if n > 7:
+            charge(n)
         state_batches: list[StateBatch] = []
         for _ in range(n):
             state_batches_item, at = _read_state_batch_v0(buf, at)
@@ -301,6 +312,8 @@ def _read_write_state_data_v1(buf: memoryview, at: int) -> tuple[WriteStateData,
     if n >= 0:
         if n * 26 > len(buf) - at:
             raise Malformed(f"WriteStateData.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[PartitionData] = []
         for _ in range(n):
             partitions_item, at = _read_partition_data_v1(buf, at)
@@ -349,6 +362,8 @@ def _read_write_share_group_state_request_v1(buf: memoryview, at: int) -> tuple[
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"WriteShareGroupStateRequest.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[WriteStateData] = []
         for _ in range(n):
             topics_item, at = _read_write_state_data_v1(buf, at)
@@ -487,6 +502,8 @@ def _read_write_state_result_v0(buf: memoryview, at: int) -> tuple[WriteStateRes
     if n >= 0:
         if n * 8 > len(buf) - at:
             raise Malformed(f"WriteStateResult.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[PartitionResult] = []
         for _ in range(n):
             partitions_item, at = _read_partition_result_v0(buf, at)
@@ -524,6 +541,8 @@ def _read_write_share_group_state_response_v0(buf: memoryview, at: int) -> tuple
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"WriteShareGroupStateResponse.results claims {n} elements")
+        if n > 7:
+            charge(n)
         results: list[WriteStateResult] = []
         for _ in range(n):
             results_item, at = _read_write_state_result_v0(buf, at)

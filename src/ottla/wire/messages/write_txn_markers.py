@@ -8,9 +8,11 @@ from typing import ClassVar
 
 from ottla.wire.primitives import (
     NEW,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     Malformed,
     Message,
+    charge,
     rest_of_uvarint,
     skip_tags,
     write_uvarint,
@@ -79,6 +81,7 @@ class WriteTxnMarkersRequest(Message):
     MIN_VERSION: ClassVar[int] = 1
     MAX_VERSION: ClassVar[int] = 2
     FLEXIBLE_FROM: ClassVar[int] = 1
+    ELEMENTS_MAX: ClassVar[int] = REQUEST_ELEMENTS_MAX
 
     def __init__(
         self,
@@ -108,6 +111,8 @@ def _read_writable_txn_marker_topic_v1(buf: memoryview, at: int) -> tuple[Writab
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"WritableTxnMarkerTopic.partition_indexes claims {n} elements")
+        if n > 7:
+            charge(n)
         m.partition_indexes = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -147,6 +152,8 @@ def _read_writable_txn_marker_v1(buf: memoryview, at: int) -> tuple[WritableTxnM
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"WritableTxnMarker.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[WritableTxnMarkerTopic] = []
         for _ in range(n):
             topics_item, at = _read_writable_txn_marker_topic_v1(buf, at)
@@ -185,6 +192,8 @@ def _read_write_txn_markers_request_v1(buf: memoryview, at: int) -> tuple[WriteT
     if n >= 0:
         if n * 17 > len(buf) - at:
             raise Malformed(f"WriteTxnMarkersRequest.markers claims {n} elements")
+        if n > 7:
+            charge(n)
         markers: list[WritableTxnMarker] = []
         for _ in range(n):
             markers_item, at = _read_writable_txn_marker_v1(buf, at)
@@ -221,6 +230,8 @@ def _read_writable_txn_marker_v2(buf: memoryview, at: int) -> tuple[WritableTxnM
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"WritableTxnMarker.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[WritableTxnMarkerTopic] = []
         for _ in range(n):
             topics_item, at = _read_writable_txn_marker_topic_v1(buf, at)
@@ -258,6 +269,8 @@ def _read_write_txn_markers_request_v2(buf: memoryview, at: int) -> tuple[WriteT
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"WriteTxnMarkersRequest.markers claims {n} elements")
+        if n > 7:
+            charge(n)
         markers: list[WritableTxnMarker] = []
         for _ in range(n):
             markers_item, at = _read_writable_txn_marker_v2(buf, at)
@@ -389,6 +402,8 @@ def _read_writable_txn_marker_topic_result_v1(buf: memoryview, at: int) -> tuple
     if n >= 0:
         if n * 7 > len(buf) - at:
             raise Malformed(f"WritableTxnMarkerTopicResult.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions: list[WritableTxnMarkerPartitionResult] = []
         for _ in range(n):
             partitions_item, at = _read_writable_txn_marker_partition_result_v1(buf, at)
@@ -432,6 +447,8 @@ def _read_writable_txn_marker_result_v1(buf: memoryview, at: int) -> tuple[Writa
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"WritableTxnMarkerResult.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[WritableTxnMarkerTopicResult] = []
         for _ in range(n):
             topics_item, at = _read_writable_txn_marker_topic_result_v1(buf, at)
@@ -469,6 +486,8 @@ def _read_write_txn_markers_response_v1(buf: memoryview, at: int) -> tuple[Write
     if n >= 0:
         if n * 10 > len(buf) - at:
             raise Malformed(f"WriteTxnMarkersResponse.markers claims {n} elements")
+        if n > 7:
+            charge(n)
         markers: list[WritableTxnMarkerResult] = []
         for _ in range(n):
             markers_item, at = _read_writable_txn_marker_result_v1(buf, at)

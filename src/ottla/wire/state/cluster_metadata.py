@@ -12,6 +12,7 @@ from ottla.wire.primitives import (
     Buffer,
     Malformed,
     Message,
+    charge,
     read_compact_strings,
     read_uvarint,
     rest_of_uvarint,
@@ -243,6 +244,8 @@ def _read_register_broker_record_v0(buf: memoryview, at: int) -> tuple[RegisterB
     if n >= 0:
         if n * 7 > len(buf) - at:
             raise Malformed(f"RegisterBrokerRecord.end_points claims {n} elements")
+        if n > 7:
+            charge(n)
         end_points: list[BrokerEndpoint] = []
         for _ in range(n):
             end_points_item, at = _read_broker_endpoint_v0(buf, at)
@@ -258,6 +261,8 @@ def _read_register_broker_record_v0(buf: memoryview, at: int) -> tuple[RegisterB
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"RegisterBrokerRecord.features claims {n} elements")
+        if n > 7:
+            charge(n)
         features: list[BrokerFeature] = []
         for _ in range(n):
             features_item, at = _read_broker_feature_v0(buf, at)
@@ -329,6 +334,8 @@ def _read_register_broker_record_v1(buf: memoryview, at: int) -> tuple[RegisterB
     if n >= 0:
         if n * 7 > len(buf) - at:
             raise Malformed(f"RegisterBrokerRecord.end_points claims {n} elements")
+        if n > 7:
+            charge(n)
         end_points: list[BrokerEndpoint] = []
         for _ in range(n):
             end_points_item, at = _read_broker_endpoint_v0(buf, at)
@@ -344,6 +351,8 @@ def _read_register_broker_record_v1(buf: memoryview, at: int) -> tuple[RegisterB
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"RegisterBrokerRecord.features claims {n} elements")
+        if n > 7:
+            charge(n)
         features: list[BrokerFeature] = []
         for _ in range(n):
             features_item, at = _read_broker_feature_v0(buf, at)
@@ -414,6 +423,8 @@ def _read_register_broker_record_v2(buf: memoryview, at: int) -> tuple[RegisterB
     if n >= 0:
         if n * 7 > len(buf) - at:
             raise Malformed(f"RegisterBrokerRecord.end_points claims {n} elements")
+        if n > 7:
+            charge(n)
         end_points: list[BrokerEndpoint] = []
         for _ in range(n):
             end_points_item, at = _read_broker_endpoint_v0(buf, at)
@@ -429,6 +440,8 @@ def _read_register_broker_record_v2(buf: memoryview, at: int) -> tuple[RegisterB
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"RegisterBrokerRecord.features claims {n} elements")
+        if n > 7:
+            charge(n)
         features: list[BrokerFeature] = []
         for _ in range(n):
             features_item, at = _read_broker_feature_v0(buf, at)
@@ -498,6 +511,8 @@ def _read_register_broker_record_v3(buf: memoryview, at: int) -> tuple[RegisterB
     if n >= 0:
         if n * 7 > len(buf) - at:
             raise Malformed(f"RegisterBrokerRecord.end_points claims {n} elements")
+        if n > 7:
+            charge(n)
         end_points: list[BrokerEndpoint] = []
         for _ in range(n):
             end_points_item, at = _read_broker_endpoint_v0(buf, at)
@@ -513,6 +528,8 @@ def _read_register_broker_record_v3(buf: memoryview, at: int) -> tuple[RegisterB
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"RegisterBrokerRecord.features claims {n} elements")
+        if n > 7:
+            charge(n)
         features: list[BrokerFeature] = []
         for _ in range(n):
             features_item, at = _read_broker_feature_v0(buf, at)
@@ -556,6 +573,8 @@ def _read_tags_of_register_broker_record_v3(m: RegisterBrokerRecord, buf: memory
             if n >= 0:
                 if n * 16 > len(buf) - at:
                     raise Malformed(f"RegisterBrokerRecord.log_dirs claims {n} elements")
+                if n > 7:
+                    charge(n)
                 m.log_dirs = [buf[end : end + 16].tobytes() for end in range(at, at + n * 16, 16)]
                 at += n * 16
             else:
@@ -631,6 +650,8 @@ def _read_register_broker_record_v4(buf: memoryview, at: int) -> tuple[RegisterB
     if n >= 0:
         if n * 7 > len(buf) - at:
             raise Malformed(f"RegisterBrokerRecord.end_points claims {n} elements")
+        if n > 7:
+            charge(n)
         end_points: list[BrokerEndpoint] = []
         for _ in range(n):
             end_points_item, at = _read_broker_endpoint_v0(buf, at)
@@ -646,6 +667,8 @@ def _read_register_broker_record_v4(buf: memoryview, at: int) -> tuple[RegisterB
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"RegisterBrokerRecord.features claims {n} elements")
+        if n > 7:
+            charge(n)
         features: list[BrokerFeature] = []
         for _ in range(n):
             features_item, at = _read_broker_feature_v0(buf, at)
@@ -689,6 +712,8 @@ def _read_tags_of_register_broker_record_v4(m: RegisterBrokerRecord, buf: memory
             if n >= 0:
                 if n * 16 > len(buf) - at:
                     raise Malformed(f"RegisterBrokerRecord.log_dirs claims {n} elements")
+                if n > 7:
+                    charge(n)
                 m.log_dirs = [buf[end : end + 16].tobytes() for end in range(at, at + n * 16, 16)]
                 at += n * 16
             else:
@@ -702,6 +727,8 @@ def _read_tags_of_register_broker_record_v4(m: RegisterBrokerRecord, buf: memory
             if n >= 0:
                 if n * 16 > len(buf) - at:
                     raise Malformed(f"RegisterBrokerRecord.cordoned_log_dirs claims {n} elements")
+                if n > 7:
+                    charge(n)
                 m.cordoned_log_dirs = [buf[end : end + 16].tobytes() for end in range(at, at + n * 16, 16)]
                 at += n * 16
             else:
@@ -958,6 +985,8 @@ def _read_partition_record_v0(buf: memoryview, at: int) -> tuple[PartitionRecord
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"PartitionRecord.replicas claims {n} elements")
+        if n > 7:
+            charge(n)
         m.replicas = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -970,6 +999,8 @@ def _read_partition_record_v0(buf: memoryview, at: int) -> tuple[PartitionRecord
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"PartitionRecord.isr claims {n} elements")
+        if n > 7:
+            charge(n)
         m.isr = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -982,6 +1013,8 @@ def _read_partition_record_v0(buf: memoryview, at: int) -> tuple[PartitionRecord
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"PartitionRecord.removing_replicas claims {n} elements")
+        if n > 7:
+            charge(n)
         m.removing_replicas = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -994,6 +1027,8 @@ def _read_partition_record_v0(buf: memoryview, at: int) -> tuple[PartitionRecord
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"PartitionRecord.adding_replicas claims {n} elements")
+        if n > 7:
+            charge(n)
         m.adding_replicas = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -1085,6 +1120,8 @@ def _read_partition_record_v1(buf: memoryview, at: int) -> tuple[PartitionRecord
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"PartitionRecord.replicas claims {n} elements")
+        if n > 7:
+            charge(n)
         m.replicas = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -1097,6 +1134,8 @@ def _read_partition_record_v1(buf: memoryview, at: int) -> tuple[PartitionRecord
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"PartitionRecord.isr claims {n} elements")
+        if n > 7:
+            charge(n)
         m.isr = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -1109,6 +1148,8 @@ def _read_partition_record_v1(buf: memoryview, at: int) -> tuple[PartitionRecord
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"PartitionRecord.removing_replicas claims {n} elements")
+        if n > 7:
+            charge(n)
         m.removing_replicas = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -1121,6 +1162,8 @@ def _read_partition_record_v1(buf: memoryview, at: int) -> tuple[PartitionRecord
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"PartitionRecord.adding_replicas claims {n} elements")
+        if n > 7:
+            charge(n)
         m.adding_replicas = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -1133,6 +1176,8 @@ def _read_partition_record_v1(buf: memoryview, at: int) -> tuple[PartitionRecord
     if n >= 0:
         if n * 16 > len(buf) - at:
             raise Malformed(f"PartitionRecord.directories claims {n} elements")
+        if n > 7:
+            charge(n)
         m.directories = [buf[end : end + 16].tobytes() for end in range(at, at + n * 16, 16)]
         at += n * 16
     else:
@@ -1230,6 +1275,8 @@ def _read_partition_record_v2(buf: memoryview, at: int) -> tuple[PartitionRecord
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"PartitionRecord.replicas claims {n} elements")
+        if n > 7:
+            charge(n)
         m.replicas = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -1242,6 +1289,8 @@ def _read_partition_record_v2(buf: memoryview, at: int) -> tuple[PartitionRecord
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"PartitionRecord.isr claims {n} elements")
+        if n > 7:
+            charge(n)
         m.isr = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -1254,6 +1303,8 @@ def _read_partition_record_v2(buf: memoryview, at: int) -> tuple[PartitionRecord
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"PartitionRecord.removing_replicas claims {n} elements")
+        if n > 7:
+            charge(n)
         m.removing_replicas = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -1266,6 +1317,8 @@ def _read_partition_record_v2(buf: memoryview, at: int) -> tuple[PartitionRecord
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"PartitionRecord.adding_replicas claims {n} elements")
+        if n > 7:
+            charge(n)
         m.adding_replicas = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -1278,6 +1331,8 @@ def _read_partition_record_v2(buf: memoryview, at: int) -> tuple[PartitionRecord
     if n >= 0:
         if n * 16 > len(buf) - at:
             raise Malformed(f"PartitionRecord.directories claims {n} elements")
+        if n > 7:
+            charge(n)
         m.directories = [buf[end : end + 16].tobytes() for end in range(at, at + n * 16, 16)]
         at += n * 16
     else:
@@ -1311,6 +1366,8 @@ def _read_tags_of_partition_record_v2(m: PartitionRecord, buf: memoryview, at: i
             if n >= 0:
                 if n * 4 > len(buf) - at:
                     raise Malformed(f"PartitionRecord.eligible_leader_replicas claims {n} elements")
+                if n > 7:
+                    charge(n)
                 m.eligible_leader_replicas = [*unpack_from(f">{n}i", buf, at)]
                 at += n * 4
             else:
@@ -1324,6 +1381,8 @@ def _read_tags_of_partition_record_v2(m: PartitionRecord, buf: memoryview, at: i
             if n >= 0:
                 if n * 4 > len(buf) - at:
                     raise Malformed(f"PartitionRecord.last_known_elr claims {n} elements")
+                if n > 7:
+                    charge(n)
                 m.last_known_elr = [*unpack_from(f">{n}i", buf, at)]
                 at += n * 4
             else:
@@ -1618,6 +1677,8 @@ def _read_tags_of_partition_change_record_v0(m: PartitionChangeRecord, buf: memo
             if n >= 0:
                 if n * 4 > len(buf) - at:
                     raise Malformed(f"PartitionChangeRecord.isr claims {n} elements")
+                if n > 7:
+                    charge(n)
                 m.isr = [*unpack_from(f">{n}i", buf, at)]
                 at += n * 4
             else:
@@ -1634,6 +1695,8 @@ def _read_tags_of_partition_change_record_v0(m: PartitionChangeRecord, buf: memo
             if n >= 0:
                 if n * 4 > len(buf) - at:
                     raise Malformed(f"PartitionChangeRecord.replicas claims {n} elements")
+                if n > 7:
+                    charge(n)
                 m.replicas = [*unpack_from(f">{n}i", buf, at)]
                 at += n * 4
             else:
@@ -1647,6 +1710,8 @@ def _read_tags_of_partition_change_record_v0(m: PartitionChangeRecord, buf: memo
             if n >= 0:
                 if n * 4 > len(buf) - at:
                     raise Malformed(f"PartitionChangeRecord.removing_replicas claims {n} elements")
+                if n > 7:
+                    charge(n)
                 m.removing_replicas = [*unpack_from(f">{n}i", buf, at)]
                 at += n * 4
             else:
@@ -1660,6 +1725,8 @@ def _read_tags_of_partition_change_record_v0(m: PartitionChangeRecord, buf: memo
             if n >= 0:
                 if n * 4 > len(buf) - at:
                     raise Malformed(f"PartitionChangeRecord.adding_replicas claims {n} elements")
+                if n > 7:
+                    charge(n)
                 m.adding_replicas = [*unpack_from(f">{n}i", buf, at)]
                 at += n * 4
             else:
@@ -1793,6 +1860,8 @@ def _read_tags_of_partition_change_record_v1(m: PartitionChangeRecord, buf: memo
             if n >= 0:
                 if n * 4 > len(buf) - at:
                     raise Malformed(f"PartitionChangeRecord.isr claims {n} elements")
+                if n > 7:
+                    charge(n)
                 m.isr = [*unpack_from(f">{n}i", buf, at)]
                 at += n * 4
             else:
@@ -1809,6 +1878,8 @@ def _read_tags_of_partition_change_record_v1(m: PartitionChangeRecord, buf: memo
             if n >= 0:
                 if n * 4 > len(buf) - at:
                     raise Malformed(f"PartitionChangeRecord.replicas claims {n} elements")
+                if n > 7:
+                    charge(n)
                 m.replicas = [*unpack_from(f">{n}i", buf, at)]
                 at += n * 4
             else:
@@ -1822,6 +1893,8 @@ def _read_tags_of_partition_change_record_v1(m: PartitionChangeRecord, buf: memo
             if n >= 0:
                 if n * 4 > len(buf) - at:
                     raise Malformed(f"PartitionChangeRecord.removing_replicas claims {n} elements")
+                if n > 7:
+                    charge(n)
                 m.removing_replicas = [*unpack_from(f">{n}i", buf, at)]
                 at += n * 4
             else:
@@ -1835,6 +1908,8 @@ def _read_tags_of_partition_change_record_v1(m: PartitionChangeRecord, buf: memo
             if n >= 0:
                 if n * 4 > len(buf) - at:
                     raise Malformed(f"PartitionChangeRecord.adding_replicas claims {n} elements")
+                if n > 7:
+                    charge(n)
                 m.adding_replicas = [*unpack_from(f">{n}i", buf, at)]
                 at += n * 4
             else:
@@ -1851,6 +1926,8 @@ def _read_tags_of_partition_change_record_v1(m: PartitionChangeRecord, buf: memo
             if n >= 0:
                 if n * 16 > len(buf) - at:
                     raise Malformed(f"PartitionChangeRecord.directories claims {n} elements")
+                if n > 7:
+                    charge(n)
                 m.directories = [buf[end : end + 16].tobytes() for end in range(at, at + n * 16, 16)]
                 at += n * 16
             else:
@@ -1996,6 +2073,8 @@ def _read_tags_of_partition_change_record_v2(m: PartitionChangeRecord, buf: memo
             if n >= 0:
                 if n * 4 > len(buf) - at:
                     raise Malformed(f"PartitionChangeRecord.isr claims {n} elements")
+                if n > 7:
+                    charge(n)
                 m.isr = [*unpack_from(f">{n}i", buf, at)]
                 at += n * 4
             else:
@@ -2012,6 +2091,8 @@ def _read_tags_of_partition_change_record_v2(m: PartitionChangeRecord, buf: memo
             if n >= 0:
                 if n * 4 > len(buf) - at:
                     raise Malformed(f"PartitionChangeRecord.replicas claims {n} elements")
+                if n > 7:
+                    charge(n)
                 m.replicas = [*unpack_from(f">{n}i", buf, at)]
                 at += n * 4
             else:
@@ -2025,6 +2106,8 @@ def _read_tags_of_partition_change_record_v2(m: PartitionChangeRecord, buf: memo
             if n >= 0:
                 if n * 4 > len(buf) - at:
                     raise Malformed(f"PartitionChangeRecord.removing_replicas claims {n} elements")
+                if n > 7:
+                    charge(n)
                 m.removing_replicas = [*unpack_from(f">{n}i", buf, at)]
                 at += n * 4
             else:
@@ -2038,6 +2121,8 @@ def _read_tags_of_partition_change_record_v2(m: PartitionChangeRecord, buf: memo
             if n >= 0:
                 if n * 4 > len(buf) - at:
                     raise Malformed(f"PartitionChangeRecord.adding_replicas claims {n} elements")
+                if n > 7:
+                    charge(n)
                 m.adding_replicas = [*unpack_from(f">{n}i", buf, at)]
                 at += n * 4
             else:
@@ -2054,6 +2139,8 @@ def _read_tags_of_partition_change_record_v2(m: PartitionChangeRecord, buf: memo
             if n >= 0:
                 if n * 4 > len(buf) - at:
                     raise Malformed(f"PartitionChangeRecord.eligible_leader_replicas claims {n} elements")
+                if n > 7:
+                    charge(n)
                 m.eligible_leader_replicas = [*unpack_from(f">{n}i", buf, at)]
                 at += n * 4
             else:
@@ -2067,6 +2154,8 @@ def _read_tags_of_partition_change_record_v2(m: PartitionChangeRecord, buf: memo
             if n >= 0:
                 if n * 4 > len(buf) - at:
                     raise Malformed(f"PartitionChangeRecord.last_known_elr claims {n} elements")
+                if n > 7:
+                    charge(n)
                 m.last_known_elr = [*unpack_from(f">{n}i", buf, at)]
                 at += n * 4
             else:
@@ -2080,6 +2169,8 @@ def _read_tags_of_partition_change_record_v2(m: PartitionChangeRecord, buf: memo
             if n >= 0:
                 if n * 16 > len(buf) - at:
                     raise Malformed(f"PartitionChangeRecord.directories claims {n} elements")
+                if n > 7:
+                    charge(n)
                 m.directories = [buf[end : end + 16].tobytes() for end in range(at, at + n * 16, 16)]
                 at += n * 16
             else:
@@ -2416,6 +2507,8 @@ def _read_delegation_token_record_v0(buf: memoryview, at: int) -> tuple[Delegati
     if n >= 0:
         if n > len(buf) - at:
             raise Malformed(f"DelegationTokenRecord.renewers claims {n} elements")
+        if n > 7:
+            charge(n)
         m.renewers, at = read_compact_strings(buf, at, n)
     else:
         raise Malformed("DelegationTokenRecord.renewers is null")
@@ -2764,6 +2857,8 @@ def _read_client_quota_record_v0(buf: memoryview, at: int) -> tuple[ClientQuotaR
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"ClientQuotaRecord.entity claims {n} elements")
+        if n > 7:
+            charge(n)
         entity: list[EntityData] = []
         for _ in range(n):
             entity_item, at = _read_entity_data_v0(buf, at)
@@ -3033,6 +3128,8 @@ def _read_tags_of_broker_registration_change_record_v2(m: BrokerRegistrationChan
             if n >= 0:
                 if n * 16 > len(buf) - at:
                     raise Malformed(f"BrokerRegistrationChangeRecord.log_dirs claims {n} elements")
+                if n > 7:
+                    charge(n)
                 m.log_dirs = [buf[end : end + 16].tobytes() for end in range(at, at + n * 16, 16)]
                 at += n * 16
             else:
@@ -3115,6 +3212,8 @@ def _read_tags_of_broker_registration_change_record_v3(m: BrokerRegistrationChan
             if n >= 0:
                 if n * 16 > len(buf) - at:
                     raise Malformed(f"BrokerRegistrationChangeRecord.log_dirs claims {n} elements")
+                if n > 7:
+                    charge(n)
                 m.log_dirs = [buf[end : end + 16].tobytes() for end in range(at, at + n * 16, 16)]
                 at += n * 16
             else:
@@ -3128,6 +3227,8 @@ def _read_tags_of_broker_registration_change_record_v3(m: BrokerRegistrationChan
             if n >= 0:
                 if n * 16 > len(buf) - at:
                     raise Malformed(f"BrokerRegistrationChangeRecord.cordoned_log_dirs claims {n} elements")
+                if n > 7:
+                    charge(n)
                 m.cordoned_log_dirs = [buf[end : end + 16].tobytes() for end in range(at, at + n * 16, 16)]
                 at += n * 16
             else:
@@ -3898,6 +3999,8 @@ def _read_register_controller_record_v0(buf: memoryview, at: int) -> tuple[Regis
     if n >= 0:
         if n * 7 > len(buf) - at:
             raise Malformed(f"RegisterControllerRecord.end_points claims {n} elements")
+        if n > 7:
+            charge(n)
         end_points: list[ControllerEndpoint] = []
         for _ in range(n):
             end_points_item, at = _read_controller_endpoint_v0(buf, at)
@@ -3913,6 +4016,8 @@ def _read_register_controller_record_v0(buf: memoryview, at: int) -> tuple[Regis
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"RegisterControllerRecord.features claims {n} elements")
+        if n > 7:
+            charge(n)
         features: list[ControllerFeature] = []
         for _ in range(n):
             features_item, at = _read_controller_feature_v0(buf, at)

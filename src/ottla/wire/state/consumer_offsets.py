@@ -12,6 +12,7 @@ from ottla.wire.primitives import (
     Buffer,
     Malformed,
     Message,
+    charge,
     fixed,
     read_compact_strings,
     read_uvarint,
@@ -642,6 +643,8 @@ def _read_group_metadata_value_v0(buf: memoryview, at: int) -> tuple[GroupMetada
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"GroupMetadataValue.members claims {n} elements")
+        if n > 7:
+            charge(n)
         members: list[MemberMetadata] = []
         for _ in range(n):
             members_item, at = _read_member_metadata_v0(buf, at)
@@ -785,6 +788,8 @@ def _read_group_metadata_value_v1(buf: memoryview, at: int) -> tuple[GroupMetada
     if n >= 0:
         if n * 22 > len(buf) - at:
             raise Malformed(f"GroupMetadataValue.members claims {n} elements")
+        if n > 7:
+            charge(n)
         members: list[MemberMetadata] = []
         for _ in range(n):
             members_item, at = _read_member_metadata_v1(buf, at)
@@ -859,6 +864,8 @@ def _read_group_metadata_value_v2(buf: memoryview, at: int) -> tuple[GroupMetada
     if n >= 0:
         if n * 22 > len(buf) - at:
             raise Malformed(f"GroupMetadataValue.members claims {n} elements")
+        if n > 7:
+            charge(n)
         members: list[MemberMetadata] = []
         for _ in range(n):
             members_item, at = _read_member_metadata_v1(buf, at)
@@ -1018,6 +1025,8 @@ def _read_group_metadata_value_v3(buf: memoryview, at: int) -> tuple[GroupMetada
     if n >= 0:
         if n * 24 > len(buf) - at:
             raise Malformed(f"GroupMetadataValue.members claims {n} elements")
+        if n > 7:
+            charge(n)
         members: list[MemberMetadata] = []
         for _ in range(n):
             members_item, at = _read_member_metadata_v3(buf, at)
@@ -1225,6 +1234,8 @@ def _read_group_metadata_value_v4(buf: memoryview, at: int) -> tuple[GroupMetada
     if n >= 0:
         if n * 15 > len(buf) - at:
             raise Malformed(f"GroupMetadataValue.members claims {n} elements")
+        if n > 7:
+            charge(n)
         members: list[MemberMetadata] = []
         for _ in range(n):
             members_item, at = _read_member_metadata_v4(buf, at)
@@ -1522,6 +1533,8 @@ def _read_partition_metadata_v0(buf: memoryview, at: int) -> tuple[PartitionMeta
     if n >= 0:
         if n > len(buf) - at:
             raise Malformed(f"PartitionMetadata.racks claims {n} elements")
+        if n > 7:
+            charge(n)
         m.racks, at = read_compact_strings(buf, at, n)
     else:
         raise Malformed("PartitionMetadata.racks is null")
@@ -1565,6 +1578,8 @@ def _read_topic_metadata_v0(buf: memoryview, at: int) -> tuple[TopicMetadata, in
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"TopicMetadata.partition_metadata claims {n} elements")
+        if n > 7:
+            charge(n)
         partition_metadata: list[PartitionMetadata] = []
         for _ in range(n):
             partition_metadata_item, at = _read_partition_metadata_v0(buf, at)
@@ -1610,6 +1625,8 @@ def _read_consumer_group_partition_metadata_value_v0(buf: memoryview, at: int) -
     if n >= 0:
         if n * 23 > len(buf) - at:
             raise Malformed(f"ConsumerGroupPartitionMetadataValue.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         topics: list[TopicMetadata] = []
         for _ in range(n):
             topics_item, at = _read_topic_metadata_v0(buf, at)
@@ -1835,6 +1852,8 @@ def _read_classic_member_metadata_v0(buf: memoryview, at: int) -> tuple[ClassicM
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"ClassicMemberMetadata.supported_protocols claims {n} elements")
+        if n > 7:
+            charge(n)
         supported_protocols: list[ClassicProtocol] = []
         for _ in range(n):
             supported_protocols_item, at = _read_classic_protocol_v0(buf, at)
@@ -1916,6 +1935,8 @@ def _read_consumer_group_member_metadata_value_v0(buf: memoryview, at: int) -> t
     if n >= 0:
         if n > len(buf) - at:
             raise Malformed(f"ConsumerGroupMemberMetadataValue.subscribed_topic_names claims {n} elements")
+        if n > 7:
+            charge(n)
         m.subscribed_topic_names, at = read_compact_strings(buf, at, n)
     else:
         raise Malformed("ConsumerGroupMemberMetadataValue.subscribed_topic_names is null")
@@ -2286,6 +2307,8 @@ def _read_target_topic_partitions_v0(buf: memoryview, at: int) -> tuple[TargetTo
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"TargetTopicPartitions.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         m.partitions = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -2319,6 +2342,8 @@ def _read_consumer_group_target_assignment_member_value_v0(buf: memoryview, at: 
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"ConsumerGroupTargetAssignmentMemberValue.topic_partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         topic_partitions: list[TargetTopicPartitions] = []
         for _ in range(n):
             topic_partitions_item, at = _read_target_topic_partitions_v0(buf, at)
@@ -2468,6 +2493,8 @@ def _read_current_topic_partitions_v0(buf: memoryview, at: int) -> tuple[Current
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"CurrentTopicPartitions.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         m.partitions = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -2496,6 +2523,8 @@ def _read_tags_of_current_topic_partitions_v0(m: CurrentTopicPartitions, buf: me
             if n >= 0:
                 if n * 4 > len(buf) - at:
                     raise Malformed(f"CurrentTopicPartitions.assignment_epochs claims {n} elements")
+                if n > 7:
+                    charge(n)
                 m.assignment_epochs = [*unpack_from(f">{n}i", buf, at)]
                 at += n * 4
             else:
@@ -2554,6 +2583,8 @@ def _read_consumer_group_current_member_assignment_value_v0(buf: memoryview, at:
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"ConsumerGroupCurrentMemberAssignmentValue.assigned_partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         assigned_partitions: list[CurrentTopicPartitions] = []
         for _ in range(n):
             assigned_partitions_item, at = _read_current_topic_partitions_v0(buf, at)
@@ -2569,6 +2600,8 @@ def _read_consumer_group_current_member_assignment_value_v0(buf: memoryview, at:
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"ConsumerGroupCurrentMemberAssignmentValue.partitions_pending_revocation claims {n} elements")
+        if n > 7:
+            charge(n)
         partitions_pending_revocation: list[CurrentTopicPartitions] = []
         for _ in range(n):
             partitions_pending_revocation_item, at = _read_current_topic_partitions_v0(buf, at)
@@ -2703,6 +2736,8 @@ def _read_consumer_group_regular_expression_value_v0(buf: memoryview, at: int) -
     if n >= 0:
         if n > len(buf) - at:
             raise Malformed(f"ConsumerGroupRegularExpressionValue.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         m.topics, at = read_compact_strings(buf, at, n)
     else:
         raise Malformed("ConsumerGroupRegularExpressionValue.topics is null")

@@ -11,6 +11,7 @@ from ottla.wire.primitives import (
     Buffer,
     Malformed,
     Message,
+    charge,
     read_strings,
     write_strings,
 )
@@ -74,6 +75,8 @@ def _read_consumer_protocol_subscription_v0(buf: memoryview, at: int) -> tuple[C
     if n >= 0:
         if n * 2 > len(buf) - at:
             raise Malformed(f"ConsumerProtocolSubscription.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         m.topics, at = read_strings(buf, at, n)
     else:
         raise Malformed(f"ConsumerProtocolSubscription.topics has length {n}")
@@ -123,6 +126,8 @@ def _read_consumer_protocol_subscription_topic_partition_v1(buf: memoryview, at:
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"ConsumerProtocolSubscriptionTopicPartition.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         m.partitions = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -148,6 +153,8 @@ def _read_consumer_protocol_subscription_v1(buf: memoryview, at: int) -> tuple[C
     if n >= 0:
         if n * 2 > len(buf) - at:
             raise Malformed(f"ConsumerProtocolSubscription.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         m.topics, at = read_strings(buf, at, n)
     else:
         raise Malformed(f"ConsumerProtocolSubscription.topics has length {n}")
@@ -166,6 +173,8 @@ def _read_consumer_protocol_subscription_v1(buf: memoryview, at: int) -> tuple[C
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"ConsumerProtocolSubscription.owned_partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         owned_partitions: list[ConsumerProtocolSubscriptionTopicPartition] = []
         for _ in range(n):
             owned_partitions_item, at = _read_consumer_protocol_subscription_topic_partition_v1(buf, at)
@@ -205,6 +214,8 @@ def _read_consumer_protocol_subscription_v2(buf: memoryview, at: int) -> tuple[C
     if n >= 0:
         if n * 2 > len(buf) - at:
             raise Malformed(f"ConsumerProtocolSubscription.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         m.topics, at = read_strings(buf, at, n)
     else:
         raise Malformed(f"ConsumerProtocolSubscription.topics has length {n}")
@@ -223,6 +234,8 @@ def _read_consumer_protocol_subscription_v2(buf: memoryview, at: int) -> tuple[C
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"ConsumerProtocolSubscription.owned_partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         owned_partitions: list[ConsumerProtocolSubscriptionTopicPartition] = []
         for _ in range(n):
             owned_partitions_item, at = _read_consumer_protocol_subscription_topic_partition_v1(buf, at)
@@ -264,6 +277,8 @@ def _read_consumer_protocol_subscription_v3(buf: memoryview, at: int) -> tuple[C
     if n >= 0:
         if n * 2 > len(buf) - at:
             raise Malformed(f"ConsumerProtocolSubscription.topics claims {n} elements")
+        if n > 7:
+            charge(n)
         m.topics, at = read_strings(buf, at, n)
     else:
         raise Malformed(f"ConsumerProtocolSubscription.topics has length {n}")
@@ -282,6 +297,8 @@ def _read_consumer_protocol_subscription_v3(buf: memoryview, at: int) -> tuple[C
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"ConsumerProtocolSubscription.owned_partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         owned_partitions: list[ConsumerProtocolSubscriptionTopicPartition] = []
         for _ in range(n):
             owned_partitions_item, at = _read_consumer_protocol_subscription_topic_partition_v1(buf, at)
@@ -393,6 +410,8 @@ def _read_consumer_protocol_assignment_topic_partition_v0(buf: memoryview, at: i
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"ConsumerProtocolAssignmentTopicPartition.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         m.partitions = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -418,6 +437,8 @@ def _read_consumer_protocol_assignment_v0(buf: memoryview, at: int) -> tuple[Con
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"ConsumerProtocolAssignment.assigned_partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         assigned_partitions: list[ConsumerProtocolAssignmentTopicPartition] = []
         for _ in range(n):
             assigned_partitions_item, at = _read_consumer_protocol_assignment_topic_partition_v0(buf, at)

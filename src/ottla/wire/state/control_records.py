@@ -12,6 +12,7 @@ from ottla.wire.primitives import (
     Buffer,
     Malformed,
     Message,
+    charge,
     rest_of_uvarint,
     skip_tags,
     write_uvarint,
@@ -173,6 +174,8 @@ def _read_leader_change_message_v0(buf: memoryview, at: int) -> tuple[LeaderChan
     if n >= 0:
         if n * 5 > len(buf) - at:
             raise Malformed(f"LeaderChangeMessage.voters claims {n} elements")
+        if n > 7:
+            charge(n)
         voters: list[LeaderChangeMessageVoter] = []
         for _ in range(n):
             voters_item, at = _read_leader_change_message_voter_v0(buf, at)
@@ -188,6 +191,8 @@ def _read_leader_change_message_v0(buf: memoryview, at: int) -> tuple[LeaderChan
     if n >= 0:
         if n * 5 > len(buf) - at:
             raise Malformed(f"LeaderChangeMessage.granting_voters claims {n} elements")
+        if n > 7:
+            charge(n)
         granting_voters: list[LeaderChangeMessageVoter] = []
         for _ in range(n):
             granting_voters_item, at = _read_leader_change_message_voter_v0(buf, at)
@@ -246,6 +251,8 @@ def _read_leader_change_message_v1(buf: memoryview, at: int) -> tuple[LeaderChan
     if n >= 0:
         if n * 21 > len(buf) - at:
             raise Malformed(f"LeaderChangeMessage.voters claims {n} elements")
+        if n > 7:
+            charge(n)
         voters: list[LeaderChangeMessageVoter] = []
         for _ in range(n):
             voters_item, at = _read_leader_change_message_voter_v1(buf, at)
@@ -261,6 +268,8 @@ def _read_leader_change_message_v1(buf: memoryview, at: int) -> tuple[LeaderChan
     if n >= 0:
         if n * 21 > len(buf) - at:
             raise Malformed(f"LeaderChangeMessage.granting_voters claims {n} elements")
+        if n > 7:
+            charge(n)
         granting_voters: list[LeaderChangeMessageVoter] = []
         for _ in range(n):
             granting_voters_item, at = _read_leader_change_message_voter_v1(buf, at)
@@ -568,6 +577,8 @@ def _read_voters_record_voter_v0(buf: memoryview, at: int) -> tuple[VotersRecord
     if n >= 0:
         if n * 5 > len(buf) - at:
             raise Malformed(f"VotersRecordVoter.endpoints claims {n} elements")
+        if n > 7:
+            charge(n)
         endpoints: list[Endpoint] = []
         for _ in range(n):
             endpoints_item, at = _read_endpoint_v0(buf, at)
@@ -607,6 +618,8 @@ def _read_voters_record_v0(buf: memoryview, at: int) -> tuple[VotersRecord, int]
     if n >= 0:
         if n * 27 > len(buf) - at:
             raise Malformed(f"VotersRecord.voters claims {n} elements")
+        if n > 7:
+            charge(n)
         voters: list[VotersRecordVoter] = []
         for _ in range(n):
             voters_item, at = _read_voters_record_voter_v0(buf, at)

@@ -12,6 +12,7 @@ from ottla.wire.primitives import (
     Buffer,
     Malformed,
     Message,
+    charge,
     read_uvarint,
     rest_of_uvarint,
     skip_tags,
@@ -168,6 +169,8 @@ def _read_share_snapshot_value_v0(buf: memoryview, at: int) -> tuple[ShareSnapsh
     if n >= 0:
         if n * 20 > len(buf) - at:
             raise Malformed(f"ShareSnapshotValue.state_batches claims {n} elements")
+        if n > 7:
+            charge(n)
         state_batches: list[StateBatch] = []
         for _ in range(n):
             state_batches_item, at = _read_state_batch_v0(buf, at)
@@ -327,6 +330,8 @@ def _read_share_update_value_v0(buf: memoryview, at: int) -> tuple[ShareUpdateVa
     if n >= 0:
         if n * 20 > len(buf) - at:
             raise Malformed(f"ShareUpdateValue.state_batches claims {n} elements")
+        if n > 7:
+            charge(n)
         state_batches: list[StateBatch] = []
         for _ in range(n):
             state_batches_item, at = _read_state_batch_v0(buf, at)

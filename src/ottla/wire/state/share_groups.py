@@ -12,6 +12,7 @@ from ottla.wire.primitives import (
     Buffer,
     Malformed,
     Message,
+    charge,
     read_compact_strings,
     read_uvarint,
     rest_of_uvarint,
@@ -163,6 +164,8 @@ def _read_share_group_member_metadata_value_v0(buf: memoryview, at: int) -> tupl
     if n >= 0:
         if n > len(buf) - at:
             raise Malformed(f"ShareGroupMemberMetadataValue.subscribed_topic_names claims {n} elements")
+        if n > 7:
+            charge(n)
         m.subscribed_topic_names, at = read_compact_strings(buf, at, n)
     else:
         raise Malformed("ShareGroupMemberMetadataValue.subscribed_topic_names is null")
@@ -519,6 +522,8 @@ def _read_share_topic_partitions_v0(buf: memoryview, at: int) -> tuple[ShareTopi
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"ShareTopicPartitions.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         m.partitions = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -552,6 +557,8 @@ def _read_share_group_target_assignment_member_value_v0(buf: memoryview, at: int
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"ShareGroupTargetAssignmentMemberValue.topic_partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         topic_partitions: list[ShareTopicPartitions] = []
         for _ in range(n):
             topic_partitions_item, at = _read_share_topic_partitions_v0(buf, at)
@@ -680,6 +687,8 @@ def _read_share_group_current_member_assignment_value_v0(buf: memoryview, at: in
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"ShareGroupCurrentMemberAssignmentValue.assigned_partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         assigned_partitions: list[ShareTopicPartitions] = []
         for _ in range(n):
             assigned_partitions_item, at = _read_share_topic_partitions_v0(buf, at)
@@ -867,6 +876,8 @@ def _read_topic_partitions_info_v0(buf: memoryview, at: int) -> tuple[TopicParti
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"TopicPartitionsInfo.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         m.partitions = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -907,6 +918,8 @@ def _read_share_group_state_partition_metadata_value_v0(buf: memoryview, at: int
     if n >= 0:
         if n * 19 > len(buf) - at:
             raise Malformed(f"ShareGroupStatePartitionMetadataValue.initializing_topics claims {n} elements")
+        if n > 7:
+            charge(n)
         initializing_topics: list[TopicPartitionsInfo] = []
         for _ in range(n):
             initializing_topics_item, at = _read_topic_partitions_info_v0(buf, at)
@@ -922,6 +935,8 @@ def _read_share_group_state_partition_metadata_value_v0(buf: memoryview, at: int
     if n >= 0:
         if n * 19 > len(buf) - at:
             raise Malformed(f"ShareGroupStatePartitionMetadataValue.initialized_topics claims {n} elements")
+        if n > 7:
+            charge(n)
         initialized_topics: list[TopicPartitionsInfo] = []
         for _ in range(n):
             initialized_topics_item, at = _read_topic_partitions_info_v0(buf, at)
@@ -937,6 +952,8 @@ def _read_share_group_state_partition_metadata_value_v0(buf: memoryview, at: int
     if n >= 0:
         if n * 18 > len(buf) - at:
             raise Malformed(f"ShareGroupStatePartitionMetadataValue.deleting_topics claims {n} elements")
+        if n > 7:
+            charge(n)
         deleting_topics: list[TopicInfo] = []
         for _ in range(n):
             deleting_topics_item, at = _read_topic_info_v0(buf, at)

@@ -11,6 +11,7 @@ from ottla.wire.primitives import (
     Buffer,
     Malformed,
     Message,
+    charge,
     read_compact_strings,
     read_uvarint,
     rest_of_uvarint,
@@ -204,6 +205,8 @@ def _read_tags_of_streams_group_metadata_value_v0(m: StreamsGroupMetadataValue, 
             if n >= 0:
                 if n * 3 > len(buf) - at:
                     raise Malformed(f"StreamsGroupMetadataValue.last_assignment_configs claims {n} elements")
+                if n > 7:
+                    charge(n)
                 last_assignment_configs: list[LastAssignmentConfig] = []
                 for _ in range(n):
                     last_assignment_configs_item, at = _read_last_assignment_config_v0(buf, at)
@@ -542,6 +545,8 @@ def _read_streams_group_member_metadata_value_v0(buf: memoryview, at: int) -> tu
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"StreamsGroupMemberMetadataValue.client_tags claims {n} elements")
+        if n > 7:
+            charge(n)
         client_tags: list[KeyValue] = []
         for _ in range(n):
             client_tags_item, at = _read_key_value_v0(buf, at)
@@ -861,6 +866,8 @@ def _read_target_task_ids_v0(buf: memoryview, at: int) -> tuple[TargetTaskIds, i
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"TargetTaskIds.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         m.partitions = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -900,6 +907,8 @@ def _read_streams_group_target_assignment_member_value_v0(buf: memoryview, at: i
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"StreamsGroupTargetAssignmentMemberValue.active_tasks claims {n} elements")
+        if n > 7:
+            charge(n)
         active_tasks: list[TargetTaskIds] = []
         for _ in range(n):
             active_tasks_item, at = _read_target_task_ids_v0(buf, at)
@@ -915,6 +924,8 @@ def _read_streams_group_target_assignment_member_value_v0(buf: memoryview, at: i
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"StreamsGroupTargetAssignmentMemberValue.standby_tasks claims {n} elements")
+        if n > 7:
+            charge(n)
         standby_tasks: list[TargetTaskIds] = []
         for _ in range(n):
             standby_tasks_item, at = _read_target_task_ids_v0(buf, at)
@@ -930,6 +941,8 @@ def _read_streams_group_target_assignment_member_value_v0(buf: memoryview, at: i
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"StreamsGroupTargetAssignmentMemberValue.warmup_tasks claims {n} elements")
+        if n > 7:
+            charge(n)
         warmup_tasks: list[TargetTaskIds] = []
         for _ in range(n):
             warmup_tasks_item, at = _read_target_task_ids_v0(buf, at)
@@ -1118,6 +1131,8 @@ def _read_current_task_ids_v0(buf: memoryview, at: int) -> tuple[CurrentTaskIds,
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"CurrentTaskIds.partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         m.partitions = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -1146,6 +1161,8 @@ def _read_tags_of_current_task_ids_v0(m: CurrentTaskIds, buf: memoryview, at: in
             if n >= 0:
                 if n * 4 > len(buf) - at:
                     raise Malformed(f"CurrentTaskIds.assignment_epochs claims {n} elements")
+                if n > 7:
+                    charge(n)
                 m.assignment_epochs = [*unpack_from(f">{n}i", buf, at)]
                 at += n * 4
             else:
@@ -1210,6 +1227,8 @@ def _read_streams_group_current_member_assignment_value_v0(buf: memoryview, at: 
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"StreamsGroupCurrentMemberAssignmentValue.active_tasks claims {n} elements")
+        if n > 7:
+            charge(n)
         active_tasks: list[CurrentTaskIds] = []
         for _ in range(n):
             active_tasks_item, at = _read_current_task_ids_v0(buf, at)
@@ -1225,6 +1244,8 @@ def _read_streams_group_current_member_assignment_value_v0(buf: memoryview, at: 
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"StreamsGroupCurrentMemberAssignmentValue.standby_tasks claims {n} elements")
+        if n > 7:
+            charge(n)
         standby_tasks: list[CurrentTaskIds] = []
         for _ in range(n):
             standby_tasks_item, at = _read_current_task_ids_v0(buf, at)
@@ -1240,6 +1261,8 @@ def _read_streams_group_current_member_assignment_value_v0(buf: memoryview, at: 
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"StreamsGroupCurrentMemberAssignmentValue.warmup_tasks claims {n} elements")
+        if n > 7:
+            charge(n)
         warmup_tasks: list[CurrentTaskIds] = []
         for _ in range(n):
             warmup_tasks_item, at = _read_current_task_ids_v0(buf, at)
@@ -1255,6 +1278,8 @@ def _read_streams_group_current_member_assignment_value_v0(buf: memoryview, at: 
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"StreamsGroupCurrentMemberAssignmentValue.active_tasks_pending_revocation claims {n} elements")
+        if n > 7:
+            charge(n)
         active_tasks_pending_revocation: list[CurrentTaskIds] = []
         for _ in range(n):
             active_tasks_pending_revocation_item, at = _read_current_task_ids_v0(buf, at)
@@ -1270,6 +1295,8 @@ def _read_streams_group_current_member_assignment_value_v0(buf: memoryview, at: 
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"StreamsGroupCurrentMemberAssignmentValue.standby_tasks_pending_revocation claims {n} elements")
+        if n > 7:
+            charge(n)
         standby_tasks_pending_revocation: list[CurrentTaskIds] = []
         for _ in range(n):
             standby_tasks_pending_revocation_item, at = _read_current_task_ids_v0(buf, at)
@@ -1285,6 +1312,8 @@ def _read_streams_group_current_member_assignment_value_v0(buf: memoryview, at: 
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"StreamsGroupCurrentMemberAssignmentValue.warmup_tasks_pending_revocation claims {n} elements")
+        if n > 7:
+            charge(n)
         warmup_tasks_pending_revocation: list[CurrentTaskIds] = []
         for _ in range(n):
             warmup_tasks_pending_revocation_item, at = _read_current_task_ids_v0(buf, at)
@@ -1517,6 +1546,8 @@ def _read_copartition_group_v0(buf: memoryview, at: int) -> tuple[CopartitionGro
     if n >= 0:
         if n * 2 > len(buf) - at:
             raise Malformed(f"CopartitionGroup.source_topics claims {n} elements")
+        if n > 7:
+            charge(n)
         m.source_topics = [*unpack_from(f">{n}h", buf, at)]
         at += n * 2
     else:
@@ -1529,6 +1560,8 @@ def _read_copartition_group_v0(buf: memoryview, at: int) -> tuple[CopartitionGro
     if n >= 0:
         if n * 2 > len(buf) - at:
             raise Malformed(f"CopartitionGroup.source_topic_regex claims {n} elements")
+        if n > 7:
+            charge(n)
         m.source_topic_regex = [*unpack_from(f">{n}h", buf, at)]
         at += n * 2
     else:
@@ -1541,6 +1574,8 @@ def _read_copartition_group_v0(buf: memoryview, at: int) -> tuple[CopartitionGro
     if n >= 0:
         if n * 2 > len(buf) - at:
             raise Malformed(f"CopartitionGroup.repartition_source_topics claims {n} elements")
+        if n > 7:
+            charge(n)
         m.repartition_source_topics = [*unpack_from(f">{n}h", buf, at)]
         at += n * 2
     else:
@@ -1647,6 +1682,8 @@ def _read_topic_info_v0(buf: memoryview, at: int) -> tuple[TopicInfo, int]:
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"TopicInfo.topic_configs claims {n} elements")
+        if n > 7:
+            charge(n)
         topic_configs: list[TopicConfig] = []
         for _ in range(n):
             topic_configs_item, at = _read_topic_config_v0(buf, at)
@@ -1702,6 +1739,8 @@ def _read_subtopology_v0(buf: memoryview, at: int) -> tuple[Subtopology, int]:
     if n >= 0:
         if n > len(buf) - at:
             raise Malformed(f"Subtopology.source_topics claims {n} elements")
+        if n > 7:
+            charge(n)
         m.source_topics, at = read_compact_strings(buf, at, n)
     else:
         raise Malformed("Subtopology.source_topics is null")
@@ -1713,6 +1752,8 @@ def _read_subtopology_v0(buf: memoryview, at: int) -> tuple[Subtopology, int]:
     if n >= 0:
         if n > len(buf) - at:
             raise Malformed(f"Subtopology.source_topic_regex claims {n} elements")
+        if n > 7:
+            charge(n)
         m.source_topic_regex, at = read_compact_strings(buf, at, n)
     else:
         raise Malformed("Subtopology.source_topic_regex is null")
@@ -1724,6 +1765,8 @@ def _read_subtopology_v0(buf: memoryview, at: int) -> tuple[Subtopology, int]:
     if n >= 0:
         if n * 9 > len(buf) - at:
             raise Malformed(f"Subtopology.state_changelog_topics claims {n} elements")
+        if n > 7:
+            charge(n)
         state_changelog_topics: list[TopicInfo] = []
         for _ in range(n):
             state_changelog_topics_item, at = _read_topic_info_v0(buf, at)
@@ -1739,6 +1782,8 @@ def _read_subtopology_v0(buf: memoryview, at: int) -> tuple[Subtopology, int]:
     if n >= 0:
         if n > len(buf) - at:
             raise Malformed(f"Subtopology.repartition_sink_topics claims {n} elements")
+        if n > 7:
+            charge(n)
         m.repartition_sink_topics, at = read_compact_strings(buf, at, n)
     else:
         raise Malformed("Subtopology.repartition_sink_topics is null")
@@ -1750,6 +1795,8 @@ def _read_subtopology_v0(buf: memoryview, at: int) -> tuple[Subtopology, int]:
     if n >= 0:
         if n * 9 > len(buf) - at:
             raise Malformed(f"Subtopology.repartition_source_topics claims {n} elements")
+        if n > 7:
+            charge(n)
         repartition_source_topics: list[TopicInfo] = []
         for _ in range(n):
             repartition_source_topics_item, at = _read_topic_info_v0(buf, at)
@@ -1765,6 +1812,8 @@ def _read_subtopology_v0(buf: memoryview, at: int) -> tuple[Subtopology, int]:
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"Subtopology.copartition_groups claims {n} elements")
+        if n > 7:
+            charge(n)
         copartition_groups: list[CopartitionGroup] = []
         for _ in range(n):
             copartition_groups_item, at = _read_copartition_group_v0(buf, at)
@@ -1845,6 +1894,8 @@ def _read_streams_group_topology_value_v0(buf: memoryview, at: int) -> tuple[Str
     if n >= 0:
         if n * 8 > len(buf) - at:
             raise Malformed(f"StreamsGroupTopologyValue.subtopologies claims {n} elements")
+        if n > 7:
+            charge(n)
         subtopologies: list[Subtopology] = []
         for _ in range(n):
             subtopologies_item, at = _read_subtopology_v0(buf, at)

@@ -11,6 +11,7 @@ from ottla.wire.primitives import (
     Buffer,
     Malformed,
     Message,
+    charge,
     read_uvarint,
     rest_of_uvarint,
     skip_tags,
@@ -154,6 +155,8 @@ def _read_partitions_schema_v0(buf: memoryview, at: int) -> tuple[PartitionsSche
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"PartitionsSchema.partition_ids claims {n} elements")
+        if n > 7:
+            charge(n)
         m.partition_ids = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -179,6 +182,8 @@ def _read_transaction_log_value_v0(buf: memoryview, at: int) -> tuple[Transactio
     if n >= 0:
         if n * 6 > len(buf) - at:
             raise Malformed(f"TransactionLogValue.transaction_partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         transaction_partitions: list[PartitionsSchema] = []
         for _ in range(n):
             transaction_partitions_item, at = _read_partitions_schema_v0(buf, at)
@@ -231,6 +236,8 @@ def _read_partitions_schema_v1(buf: memoryview, at: int) -> tuple[PartitionsSche
     if n >= 0:
         if n * 4 > len(buf) - at:
             raise Malformed(f"PartitionsSchema.partition_ids claims {n} elements")
+        if n > 7:
+            charge(n)
         m.partition_ids = [*unpack_from(f">{n}i", buf, at)]
         at += n * 4
     else:
@@ -270,6 +277,8 @@ def _read_transaction_log_value_v1(buf: memoryview, at: int) -> tuple[Transactio
     if n >= 0:
         if n * 3 > len(buf) - at:
             raise Malformed(f"TransactionLogValue.transaction_partitions claims {n} elements")
+        if n > 7:
+            charge(n)
         transaction_partitions: list[PartitionsSchema] = []
         for _ in range(n):
             transaction_partitions_item, at = _read_partitions_schema_v1(buf, at)
