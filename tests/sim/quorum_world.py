@@ -8,7 +8,7 @@ from random import Random
 
 from ottla.core.quorum import effects as fx
 from ottla.core.quorum.effects import ElectionState
-from ottla.core.quorum.log_shape import LogShape
+from ottla.core.quorum.log_shape import EMPTY, LogShape
 from ottla.core.quorum.machine import Quorum
 from ottla.core.quorum.member import QuorumSetup
 from ottla.core.quorum.messages import Batch, Message, SnapshotId, VoteResponse
@@ -20,8 +20,8 @@ Entry = tuple[int, object]
 
 @dataclass(slots=True)
 class Disk:
-    state: ElectionState = ElectionState()
-    base: SnapshotId = SnapshotId(0, 0)
+    state: ElectionState = field(default_factory=ElectionState)
+    base: SnapshotId = EMPTY
     snapshot: list[Entry] = field(default_factory=list)
     """Everything below `base`."""
     entries: list[Entry] = field(default_factory=list)
@@ -174,7 +174,10 @@ class World:
 
     def arm(self, node: Node) -> None:
         assert node.quorum is not None
-        deadline_ms = max(node.quorum.next_deadline_ms(), self.now_ms)
+        deadline = node.quorum.next_deadline_ms()
+        if deadline is None:
+            return
+        deadline_ms = max(deadline, self.now_ms)
         if not self.now_ms <= node.wake_ms <= deadline_ms:
             node.wake_ms = deadline_ms
             incarnation = node.incarnation

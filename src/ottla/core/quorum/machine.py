@@ -113,7 +113,8 @@ class Quorum:
         else:
             self._member.become_unattached(message.epoch, now_ms)
 
-    def next_deadline_ms(self) -> int:
+    def next_deadline_ms(self) -> int | None:
+        """None: only an event from outside can change anything."""
         match self._member.role:
             case Unattached() as role:
                 asks = role.ask_deadline_ms
@@ -122,8 +123,10 @@ class Quorum:
                 return min(role.fetch_deadline_ms, role.retry_deadline_ms)
             case Leader() as role:
                 peers = [*role.peers.values(), *role.observers.values()]
-                parked = (peer.parked_until_ms for peer in peers if peer.parked is not None)
-                return min((role.check_deadline_ms, role.announce_deadline_ms, *parked))
+                waits = [peer.parked_until_ms for peer in peers if peer.parked is not None]
+                if role.peers:
+                    waits += (role.check_deadline_ms, role.announce_deadline_ms)
+                return min(waits, default=None)
             case Prospective() | Candidate() | Resigned() as role:
                 return role.election_deadline_ms
 
