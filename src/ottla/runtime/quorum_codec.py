@@ -62,14 +62,14 @@ def metadata_batch(records: Sequence[object], base_offset: int, epoch: int, now_
 def leader_change_batch(
     leader_id: int, voters: Sequence[Voter], granting: Iterable[int], place: tuple[int, int], now_ms: int
 ) -> bytes:
-    """`place` is base offset and epoch."""
+    """`place` is base offset and epoch. Version 0: Apache's own tools read no other."""
     named = {voter.id: LeaderChangeMessageVoter(voter.id, voter.directory_id) for voter in voters}
     message = LeaderChangeMessage(
-        version=1, leader_id=leader_id, voters=list(named.values()), granting_voters=[named[id] for id in granting]
+        version=0, leader_id=leader_id, voters=list(named.values()), granting_voters=[named[id] for id in granting]
     )
     base_offset, epoch = place
     return encode_control_batch(
-        [(ControlType.LEADER_CHANGE, _encoded(message, 1))],
+        [(ControlType.LEADER_CHANGE, _encoded(message, 0))],
         timestamp_ms=now_ms,
         base_offset=base_offset,
         leader_epoch=epoch,
