@@ -9,6 +9,7 @@ import structlog
 
 from ottla.base.broker_settings import BrokerConfig
 from ottla.base.types import Uuid, uuid_text
+from ottla.broker.api.api_versions import ApiVersionsApi
 from ottla.broker.api.configs import ConfigsApi
 from ottla.broker.api.fetch import FetchApi
 from ottla.broker.api.log_dirs import LogDirsApi
@@ -17,10 +18,13 @@ from ottla.broker.api.offsets import OffsetsApi
 from ottla.broker.api.produce import ProduceApi
 from ottla.broker.api.producers import ProducersApi
 from ottla.broker.api.quorum import QuorumApi
+from ottla.broker.api.reassignments import ReassignmentsApi
+from ottla.broker.api.topic_partitions import TopicPartitionsApi
 from ottla.broker.api.topics import TopicsApi
 from ottla.broker.route import Api
 from ottla.broker.router import Router
 from ottla.core.metadata.asks import BrokerHeartbeat, BrokerRegistration, Endpoint
+from ottla.core.metadata.features import SUPPORTED_FEATURES
 from ottla.core.metadata.image import ClusterImage, ImageDelta
 from ottla.net.listener import Listener, ListenerLimits
 from ottla.runtime import clock
@@ -98,7 +102,8 @@ class Node:
         directories, lost = await disk.run(open_directories, config)
         teardown.callback(self._close_directories, directories)
         cluster_id = directories[0].cluster_id
-        self.controller = Controller(self._controller_place(directories[0]), config.texts, on_fatal=self._fail)
+        place = self._controller_place(directories[0])
+        self.controller = Controller(place, config.texts, on_fatal=self._fail, disk=disk)
         teardown.push_async_callback(self.controller.stop)
         await self.controller.start()
         self.replicas = Replicas(config, directories, disk, self._now_ms, self._fail, lost)
@@ -123,17 +128,20 @@ class Node:
 
     def _apis(self, cluster_id: str) -> tuple[Api, ...]:
         replicas, controller, config = self.replicas, self.controller, self.config
-        return (
+        apis: tuple[Api, ...] = (
             ProduceApi(replicas, self._now_ms),
             FetchApi(replicas, config.fetch_max_bytes),
             OffsetsApi(replicas),
             MetadataApi(controller, replicas, config, cluster_id),
+            TopicPartitionsApi(controller, config),
             TopicsApi(controller, replicas, config),
+            ReassignmentsApi(controller),
             ConfigsApi(controller, config),
             ProducersApi(controller, replicas, config),
             LogDirsApi(replicas),
-            QuorumApi(controller),
+            QuorumApi(controller, config),
         )
+        return (*apis, ApiVersionsApi(controller, apis))
 
     def _listener_limits(self, config: BrokerConfig) -> ListenerLimits:
         return ListenerLimits(
@@ -151,7 +159,6 @@ class Node:
             directory=self.config.metadata_log_dir or home.path,
             directory_id=home.id,
             endpoints=self._endpoints(),
-            voters=(self.config.node_id,),
         )
 
     def _endpoints(self) -> tuple[Endpoint, ...]:
@@ -171,7 +178,7 @@ class Node:
             cluster_id=uuid_text(cluster_id),
             incarnation_id=os.urandom(16),
             endpoints=self._endpoints(),
-            features=self.controller.supported_features,
+            features=SUPPORTED_FEATURES,
             rack=config.broker_rack,
             log_dirs=tuple(directory.id for directory in directories),
         )
@@ -181,7 +188,7 @@ class Node:
         teardown.callback(beating.cancel)
 
     async def _beat(self) -> None:
-        beat = BrokerHeartbeat(self.config.node_id, self._broker_epoch, self.controller.applied_offset)
+        beat = BrokerHeartbeat(self.config.node_id, self._broker_epoch, self.controller.metadata_offset)
         await self.controller.broker_heartbeat(beat)
 
     async def _beat_forever(self) -> None:

@@ -89,12 +89,13 @@ class Listener:
         self._sweep = loop.call_later(_SWEEP_SECONDS, self._on_sweep)
 
     def stop_accepting(self) -> None:
-        if self._sock is not None:
-            self._line.loop.remove_reader(self._sock.fileno())
-            self._sock.close()
-            self._sock = None
+        if self._sock is None:
+            return
         if self._sweep is not None:
+            self._line.loop.remove_reader(self._sock.fileno())
             self._sweep.cancel()
+        self._sock.close()
+        self._sock = None
 
     def close_connections(self) -> None:
         for connection in list(self._connections):

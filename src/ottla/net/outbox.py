@@ -87,7 +87,7 @@ class Outbox:
             # The answer's head waits a moment for the file's bytes, so that both share a packet.
             sent = self._sock.send(head, _MSG_MORE)
         else:
-            pieces = []
+            pieces: list[memoryview] = []
             for piece in queue:
                 if isinstance(piece, _Pending) or len(pieces) == _GATHERED_MAX:
                     break

@@ -39,8 +39,8 @@ def open_directories(config: BrokerConfig) -> tuple[list[LogDirectory], list[Pat
         # The first one holds the metadata log: without it this node knows nothing.
         _close(opened.values())
         raise failures[paths[0]]
-    for path, problem in failures.items():
-        log.error("log directory offline", path=str(path), reason=str(problem))
+    for path, failure in failures.items():
+        log.error("log directory offline", path=str(path), reason=str(failure))
     return [opened[path] for path in paths if path in opened], list(failures)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ottla.base.errors import ErrorCode, Refused
 from ottla.base.topic_settings import LogConfig
 from ottla.base.types import NO_PRODUCER, BrokerId, Epoch, Offset, TopicPartition, Uuid
-from ottla.core.metadata.image import PartitionImage
+from ottla.core.metadata.entries import PartitionImage
 from ottla.core.replication.leader import Leader, Leadership
 from ottla.runtime.disk import Disk
 from ottla.runtime.recompression import stored_form

@@ -44,7 +44,7 @@ class Replicas:
         self._disk = disk
         self._now_ms = now_ms
         self._on_fatal = on_fatal
-        self._image: ClusterImage | None = None
+        self._image = ClusterImage()
         self._by_name: dict[str, dict[int, Partition]] = {}
         self._by_id: dict[bytes, dict[int, Partition]] = {}
         self._homes: dict[Partition, LogDirectory] = {}
@@ -67,7 +67,7 @@ class Replicas:
             partition = partitions.get(index)
             if partition is not None:
                 return partition
-        raise self._why_missing(self._image and self._image.topics_by_name.get(topic), index)
+        raise self._why_missing(self._image.topics_by_name.get(topic), index)
 
     def find_by_id(self, topic_id: bytes, index: int) -> Partition:
         partitions = self._by_id.get(topic_id)
@@ -75,7 +75,7 @@ class Replicas:
             partition = partitions.get(index)
             if partition is not None:
                 return partition
-        topic = self._image and self._image.topics_by_id.get(topic_id)
+        topic = self._image.topics_by_id.get(topic_id)
         if topic is None:
             raise Refused(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
         raise self._why_missing(topic, index)
@@ -181,7 +181,7 @@ class Replicas:
         except OSError as problem:
             self.storage_failed(directory, problem)
             return
-        current = self._image and self._image.topics_by_id.get(topic.id)
+        current = self._image.topics_by_id.get(topic.id)
         if current is None:
             opened.close()
             directory.discard(key)
@@ -211,7 +211,7 @@ class Replicas:
     # ---------------------------------------------------------------- settings
 
     def _config_of(self, topic: str) -> LogConfig:
-        own = self._image.topic_config(topic) if self._image is not None else {}
+        own = self._image.topic_config(topic)
         name = topic if own else ""
         config = self._configs.get(name)
         if config is None:

@@ -9,6 +9,7 @@ import asyncio
 
 from ottla.base.errors import ErrorCode, Refused
 from ottla.base.limits import PARTITIONS_PER_REQUEST_MAX
+from ottla.base.types import Epoch, Offset
 from ottla.broker.route import Call, Route, versions
 from ottla.core.replication.epochs import UNDEFINED
 from ottla.runtime.partition import Partition, Read
@@ -162,7 +163,7 @@ class _Reading:
 
     def _diverges(self, partition: Partition, ask: FetchPartition, result: PartitionData) -> bool:
         """KIP-595: the asker's log took another turn than ours; tell it where, and send no data."""
-        end = partition.log.epochs.end_offset_for(ask.last_fetched_epoch, partition.log.end_offset)
+        end = partition.log.epochs.end_offset_for(Epoch(ask.last_fetched_epoch), Offset(partition.log.end_offset))
         if end == UNDEFINED:
             raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE, f"epoch {ask.last_fetched_epoch} is not known here")
         if end.epoch >= ask.last_fetched_epoch and end.end_offset >= ask.fetch_offset:

@@ -68,7 +68,8 @@ class ProduceApi:
                     _refuse(result, refusal)
             response.responses.append(answer)
         if ask.acks == 0:
-            return _silence(response)
+            _hang_up_on_failure(response)
+            return None
         if waiting:
             await _acknowledge(waiting, ask.timeout_ms)
         return response
@@ -122,7 +123,7 @@ def _refuse(result: PartitionProduceResponse, refusal: Refused) -> None:
         result.record_errors = [BatchIndexAndErrorMessage(index, why) for index, why in refusal.records]
 
 
-def _silence(response: ProduceResponse) -> None:
+def _hang_up_on_failure(response: ProduceResponse) -> None:
     """acks=0 is never answered; the only way to report a failure is to hang up, and the client then looks again."""
     for topic in response.responses:
         for result in topic.partition_responses:
