@@ -46,10 +46,10 @@ class Endpoints:
         return None
 
 
-def controller_id(leader_id: int, brokers: list[BrokerAddress]) -> int:
+def controller_id(leader_id: int | None, brokers: list[BrokerAddress]) -> int:
     """The broker that takes administrative requests; any may, and a client wants one that it can reach."""
     ids = [broker.id for broker in brokers if not broker.is_fenced]
-    return leader_id if leader_id in ids else min(ids, default=-1)
+    return leader_id if leader_id is not None and leader_id in ids else min(ids, default=-1)
 
 
 def offline_replicas(image: ClusterImage, partition: PartitionImage) -> list[int]:

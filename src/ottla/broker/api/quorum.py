@@ -1,11 +1,14 @@
 """DescribeQuorum, UpdateFeatures, UnregisterBroker: the metadata quorum and what the cluster has agreed on."""
 
+import asyncio
+
 from ottla.base.broker_settings import BrokerConfig
 from ottla.base.errors import ErrorCode, Refused
 from ottla.base.types import METADATA_TOPIC
 from ottla.broker.deadline import within
 from ottla.broker.route import Call, Route, answering, versions
 from ottla.core.metadata.asks import FeatureUpdate
+from ottla.runtime.clock import now_ms
 from ottla.runtime.controller import Controller
 from ottla.wire.messages.describe_quorum import (
     DescribeQuorumRequest,
@@ -63,14 +66,15 @@ class QuorumApi:
             raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"node {status.leader_id} leads the quorum")
         result.leader_id, result.leader_epoch = status.leader_id, status.epoch
         result.high_watermark = status.high_watermark
+        wall_ms, steady_ms = now_ms(), int(asyncio.get_running_loop().time() * 1000)
         for replica in status.replicas:
-            state = ReplicaState(
-                replica.id,
-                replica.directory_id,
-                replica.log_end_offset,
-                replica.last_fetch_ms,
-                replica.last_caught_up_ms,
-            )
+            state = ReplicaState(replica.id, log_end_offset=replica.end_offset)
+            if replica.id == status.leader_id:
+                state.last_fetch_timestamp = state.last_caught_up_timestamp = wall_ms
+            elif replica.last_fetch_ms >= 0:
+                # The quorum counts on a clock that nobody can set back; a date is made of it only here.
+                state.last_fetch_timestamp = wall_ms - (steady_ms - replica.last_fetch_ms)
+                state.last_caught_up_timestamp = wall_ms - (steady_ms - replica.last_caught_up_ms)
             (result.current_voters if replica.is_voter else result.observers).append(state)
 
     def _nodes(self, result: ResponsePartitionData) -> list[Node]:
