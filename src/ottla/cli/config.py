@@ -91,7 +91,7 @@ def alter_config(target: Target, of: str, name: str, changes: Mapping[str, str |
         resource = ConfigResource(_TYPES[Kind(of)], _checked(of, name), incremental_configs=entries)
         futures = admin.incremental_alter_configs([resource])
     for future in futures.values():
-        target.outcome(future, admin)
+        target.outcome(future, admin, f"{of} {name}")
     for setting, value in changes.items():
         print(f"{of} {name}: {setting} " + ("is back to its default" if value is None else f"= {value}"))
 
@@ -103,7 +103,7 @@ def changed_settings(target: Target, admin: AdminClient, of: str, name: str) -> 
 def _entries(target: Target, admin: AdminClient, of: str, name: str) -> list[Any]:
     with explained(target):
         futures = admin.describe_configs([ConfigResource(_TYPES[Kind(of)], _checked(of, name))])
-    described = [target.outcome(future, admin) for future in futures.values()]
+    described = [target.outcome(future, admin, f"{of} {name}") for future in futures.values()]
     return [entry for entries in described for _, entry in sorted(entries.items())]
 
 

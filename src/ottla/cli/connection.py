@@ -1,6 +1,7 @@
 """Clients of any Kafka cluster, and their failures in words."""
 
 import re
+import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
@@ -13,6 +14,7 @@ from typing import Any, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
+from ottla.base.errors import ErrorCode
 from ottla.cli.failure import Failed
 from ottla.cli.properties import read_settings
 
@@ -52,19 +54,19 @@ class Target:
             return AdminClient(self.settings())
 
     def producer(self, **settings: Any) -> Producer:
-        with explained(self):
+        with explained(self), interrupts_kept():
             return Producer(self.settings(**settings))
 
     def consumer(self, **settings: Any) -> Consumer:
         with explained(self):
             return Consumer(self.settings(**settings))
 
-    def outcome(self, future: "Future[T]", admin: AdminClient) -> T:
+    def outcome(self, future: "Future[T]", admin: AdminClient, about: str = "") -> T:
         """What an admin call answered. Polling in between is what brings connection errors to `_on_error`."""
         deadline = time.monotonic() + self.timeout_s
         while time.monotonic() < deadline:
             try:
-                with explained(self):
+                with explained(self, about):
                     return future.result(timeout=0.1)
             except StillWaiting:
                 admin.poll(0)
@@ -112,14 +114,14 @@ class Target:
 class Denied(Failed):
     """The cluster answered, and the answer was no."""
 
-    def __init__(self, error: KafkaError) -> None:
-        super().__init__(reason(error))
+    def __init__(self, error: KafkaError, about: str = "") -> None:
+        super().__init__(f"{about}: {reason(error)}" if about else reason(error))
         self.error = error
 
 
 @contextmanager
-def explained(target: Target) -> Iterator[None]:
-    """Turns the client library's exceptions into one line."""
+def explained(target: Target, about: str = "") -> Iterator[None]:
+    """Turns the client library's exceptions into one line, which names what the call was about."""
     try:
         yield
     except KafkaException as failure:
@@ -128,17 +130,34 @@ def explained(target: Target) -> Iterator[None]:
             raise Failed(str(error)) from None
         if error.code() in _LOST:
             raise Failed(target.why(reason(error))) from None
-        raise Denied(error) from None
+        raise Denied(error, about) from None
+
+
+@contextmanager
+def interrupts_kept() -> Iterator[None]:
+    """Threads made in here never get Ctrl-C: one that took it would leave the main thread waiting for its input."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 _LOST = {KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE}
 
 
 def reason(error: KafkaError) -> str:
-    """The error's own words if it has any, without librdkafka's prefix, and the code's name."""
-    text = re.sub(r"^(?:\w+://)?[^\s/]+:\d+/\w+: ", "", error.str() or "")
+    """The broker's own words under the name that Kafka has for the error, without librdkafka's prefixes."""
+    text = re.sub(r"^(?:\w+://)?[^\s/]+:\d+/\w+: |^(?:Broker|Local): ", "", error.str() or "")
     text = re.sub(r" \(after \d+ms in state \w+.*\)$", "", text).strip()
-    return text if error.code() < 0 and text else f"{error.name()}: {text}" if text else error.name()
+    if error.code() < 0:
+        return text or error.name()
+    known = error.code() in ErrorCode.__members__.values()
+    name = ErrorCode(error.code()).name if known else error.name()
+    return f"{name}: {text}" if text else name
 
 
 def _for_librdkafka(given: Mapping[str, str]) -> dict[str, str]:

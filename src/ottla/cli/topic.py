@@ -82,7 +82,7 @@ def describe(
     admin = target.admin()
     with explained(target):
         futures = admin.describe_topics(TopicCollection(names))
-    described = [_described(target, admin, target.outcome(future, admin)) for future in futures.values()]
+    described = [_described(target, admin, target.outcome(future, admin, name)) for name, future in futures.items()]
     if as_json:
         print_json(described)
         return
@@ -145,7 +145,8 @@ def delete_records(
     with explained(target):
         futures = admin.delete_records([TopicPartition(name, partition, offset)])
     for future in futures.values():
-        print(f"{name}-{partition} now starts at offset {target.outcome(future, admin).low_watermark}")
+        low = target.outcome(future, admin, f"{name}-{partition}").low_watermark
+        print(f"{name}-{partition} now starts at offset {low}")
 
 
 def delete(
