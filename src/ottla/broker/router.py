@@ -58,9 +58,8 @@ class Router:
             kind = served.request
             if kind is None:
                 kind = served.request = REQUESTS[served.key]
-            request, at = kind.decode(frame, at, version)
-            if at != len(frame):
-                raise Malformed(f"{served.name} v{version} has {len(frame) - at} bytes too many")
+            # What follows the request is ignored, as Kafka does: librdkafka leaves three bytes behind some of its own.
+            request, _ = kind.decode(frame, at, version)
         except Malformed as broken:
             raise Hangup(f"malformed request: {str(broken)[:CLIENT_TEXT_BYTES_LOGGED_MAX]}") from None
         response = await self._serve(served, Call(request, version, header.client_id, peer))
