@@ -57,11 +57,10 @@ class RawClient:
         """`count` times the same request, `window` of them under way; all answers have the same size."""
         self._sock.sendall(frame * window)
         size = 4 + _SIZE.unpack(self._read(4))[0]
-        self._read(size - 4)
         buffer = memoryview(bytearray(size * window))
-        sent, answered, part = window, 1, 0
+        sent, answered, part = window, 0, 4
         while answered < count:
-            part += self._sock.recv_into(buffer[: size * window])
+            part += self._sock.recv_into(buffer)
             finished, part = divmod(part, size)
             answered += finished
             more = min(finished, count - sent)
