@@ -1,7 +1,6 @@
 """Clients of any Kafka cluster, and their failures in words."""
 
 import re
-import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
@@ -54,7 +53,7 @@ class Target:
             return AdminClient(self.settings())
 
     def producer(self, **settings: Any) -> Producer:
-        with explained(self), interrupts_kept():
+        with explained(self):
             return Producer(self.settings(**settings))
 
     def consumer(self, **settings: Any) -> Consumer:
@@ -131,19 +130,6 @@ def explained(target: Target, about: str = "") -> Iterator[None]:
         if error.code() in _LOST:
             raise Failed(target.why(reason(error))) from None
         raise Denied(error, about) from None
-
-
-@contextmanager
-def interrupts_kept() -> Iterator[None]:
-    """Threads made in here never get Ctrl-C: one that took it would leave the main thread waiting for its input."""
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 _LOST = {KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE}
