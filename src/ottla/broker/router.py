@@ -62,28 +62,22 @@ class Router:
             request, _ = kind.decode(frame, at, version)
         except Malformed as broken:
             raise Hangup(f"malformed request: {str(broken)[:CLIENT_TEXT_BYTES_LOGGED_MAX]}") from None
-        response = await self._serve(served, Call(request, version, header.client_id, peer))
+        call = Call(request, version, header.client_id, peer)
+        try:
+            response = await served.serve(call)
+        except Refused as refusal:
+            response = _refusal(served, refusal)
+        except Hangup:
+            raise
+        except Exception:
+            log.exception("request failed", api=served.name, version=version, peer=peer.host)
+            raise Hangup(f"{served.name} failed") from None
         if response is None:
             return None
         out = begin_response(header.correlation_id, version >= served.flexible_from)
         response.encode(out, version)
         finish_response(out)
         return out
-
-    async def _serve(self, served: _Served, call: Call[Any]) -> Message | None:
-        try:
-            return await served.serve(call)
-        except Refused as refusal:
-            response = RESPONSES[served.key]()
-            if "error_code" not in response.__slots__:
-                raise Hangup(f"{served.name} refused: {refusal}") from None
-            refuse(response, refusal)
-            return response
-        except Hangup:
-            raise
-        except Exception:
-            log.exception("request failed", api=served.name, version=call.version, peer=call.peer.host)
-            raise Hangup(f"{served.name} failed") from None
 
     async def _refuse_version(self, served: _Served, header: RequestHeader) -> Buffer:
         """Only ApiVersions can be answered in a version that is not known: in version 0 (KIP-511)."""
@@ -96,3 +90,12 @@ class Router:
         response.encode(out, 0)
         finish_response(out)
         return out
+
+
+def _refusal(served: _Served, refusal: Refused) -> Message:
+    """A request refused as a whole, in the words that its response has for that."""
+    response = RESPONSES[served.key]()
+    if "error_code" not in response.__slots__:
+        raise Hangup(f"{served.name} refused: {refusal}") from None
+    refuse(response, refusal)
+    return response

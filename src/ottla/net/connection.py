@@ -11,22 +11,16 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 from dataclasses import dataclass
 from types import coroutine
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 
 from ottla.base.limits import PIPELINED_REQUESTS_MAX, UNSENT_BYTES_MAX
 from ottla.net.inbox import BadFrame, Inbox, SharedBuffer
-from ottla.net.outbox import FileSlice, Outbox
+from ottla.net.outbox import Outbox
+from ottla.wire.primitives import Buffer
 
 log = structlog.get_logger(__name__)
-
-
-class Answer(Protocol):
-    """An encoded response: a bytearray with places left for the file slices of records."""
-
-    @property
-    def holes(self) -> list[tuple[int, list[FileSlice]]]: ...
 
 
 class Hangup(Exception):
@@ -43,7 +37,7 @@ class Peer:
     local_host: str
 
 
-Serve = Callable[[memoryview, Peer], Coroutine[Any, Any, "bytearray | None"]]
+Serve = Callable[[memoryview, Peer], Coroutine[Any, Any, Buffer | None]]
 """One request frame in, one encoded response out; None when the request asks for no answer."""
 
 
@@ -54,7 +48,7 @@ class _Slot:
 
     def __init__(self) -> None:
         self.is_done = False
-        self.answer: bytearray | None = None
+        self.answer: Buffer | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +169,7 @@ class Connection:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _finish(self, slot: _Slot, request: Coroutine[Any, Any, bytearray | None], waits_for: object) -> None:
+    async def _finish(self, slot: _Slot, request: Coroutine[Any, Any, Buffer | None], waits_for: object) -> None:
         try:
             slot.answer = await _resume(request, waits_for)
         except Hangup as problem:
@@ -188,7 +182,7 @@ class Connection:
                 self._put(slots.popleft().answer)
             self._send()
 
-    def _answer_now(self, answer: bytearray | None) -> None:
+    def _answer_now(self, answer: Buffer | None) -> None:
         if self._slots:
             slot = _Slot()
             slot.answer, slot.is_done = answer, True
@@ -196,12 +190,11 @@ class Connection:
         else:
             self._put(answer)
 
-    def _put(self, answer: bytearray | None) -> None:
+    def _put(self, answer: Buffer | None) -> None:
         if answer is None:
             return
-        holes = getattr(answer, "holes", None)
-        if holes:
-            self._outbox.put_with_slices(answer, holes)
+        if answer.holes:
+            self._outbox.put_with_slices(answer)
         else:
             self._outbox.put(answer)
 
@@ -245,9 +238,7 @@ class Connection:
 
 
 @coroutine
-def _resume(
-    request: Coroutine[Any, Any, bytearray | None], waits_for: object
-) -> Generator[object, object, bytearray | None]:
+def _resume(request: Coroutine[Any, Any, Buffer | None], waits_for: object) -> Generator[object, object, Buffer | None]:
     """Go on with a coroutine whose first step was run by hand, inside a task from here on."""
     try:
         while True:

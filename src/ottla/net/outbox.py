@@ -5,7 +5,9 @@ import socket
 import sys
 from collections import deque
 from collections.abc import Iterable
-from typing import Protocol
+from typing import Protocol, cast
+
+from ottla.wire.primitives import Buffer
 
 CAN_SENDFILE = sys.platform == "linux" and hasattr(os, "sendfile")
 _MSG_MORE = getattr(socket, "MSG_MORE", 0)
@@ -50,15 +52,15 @@ class Outbox:
         self._queue.append(memoryview(data))
         self.unsent_bytes += len(data)
 
-    def put_with_slices(self, data: bytearray, holes: list[tuple[int, Iterable[FileSlice]]]) -> None:
+    def put_with_slices(self, data: Buffer) -> None:
         """An encoded answer with the records' file slices in the places that were left for them."""
         view = memoryview(data)
         at = 0
-        for position, slices in holes:
+        for position, slices in data.holes:
             if position > at:
                 self._queue.append(view[at:position])
                 at = position
-            self._queue.extend(_Pending(piece) for piece in slices if piece.size)
+            self._queue.extend(_Pending(piece) for piece in cast(Iterable[FileSlice], slices) if piece.size)
         if at < len(data):
             self._queue.append(view[at:])
         self.unsent_bytes += len(data)
@@ -66,6 +68,17 @@ class Outbox:
     def flush(self) -> bool:
         """Send until the socket is full or the turn is over; True when nothing is left. OSError means a lost peer."""
         queue, turn = self._queue, _TURN_BYTES
+        if len(queue) == 1 and type(head := queue[0]) is memoryview:
+            # By far the most common case: one answer, and the socket takes it whole.
+            try:
+                sent = self._sock.send(head)
+            except (BlockingIOError, InterruptedError):
+                return False
+            if sent == len(head):
+                queue.clear()
+                self.unsent_bytes = 0
+                return True
+            self._forget(sent)
         while queue and turn > 0:
             head = queue[0]
             try:

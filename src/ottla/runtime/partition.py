@@ -6,7 +6,7 @@ append: check the batch, ask the producer's history, write, tell the leader's st
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ottla.base.errors import ErrorCode, Refused
 from ottla.base.topic_settings import LogConfig
@@ -34,8 +34,7 @@ class BadRecords(Refused):
         self.records = records
 
 
-@dataclass(frozen=True, slots=True)
-class Appended:
+class Appended(NamedTuple):
     base_offset: int
     end_offset: int
     log_append_time_ms: int
@@ -43,8 +42,7 @@ class Appended:
     log_start_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
+class Read(NamedTuple):
     slices: Slices | None
     high_watermark: int
     last_stable_offset: int
@@ -179,7 +177,8 @@ class Partition:
                     self._start_flush(self.log.end_offset)
                 end_offset = duplicate.base_offset + header.last_offset_delta + 1
                 return Appended(duplicate.base_offset, end_offset, duplicate.append_time, self.log.start_offset)
-        data, header = stored_form(data, header, config)
+        if config.compression_type != "producer":
+            data, header = stored_form(data, header, config)
         if stamped_ms != NO_TIMESTAMP:
             header = stamp_append_time(data, 0, stamped_ms)
         base_offset = self._write(data, header, leader, now_ms)
@@ -237,9 +236,10 @@ class Partition:
 
     def _check_timestamps(self, header: BatchHeader, now_ms: int) -> None:
         """CreateTime within bounds, as the batch's header tells (KIP-937)."""
-        config = self.config
-        latest = now_ms + config.message_timestamp_after_max_ms
-        earliest = now_ms - config.message_timestamp_before_max_ms
+        latest = now_ms + self.config.message_timestamp_after_max_ms
+        earliest = now_ms - self.config.message_timestamp_before_max_ms
+        if header.max_timestamp <= latest and header.base_timestamp >= earliest:
+            return
         for timestamp in (header.max_timestamp, header.base_timestamp):
             if timestamp != NO_TIMESTAMP and not earliest <= timestamp <= latest:
                 why = f"timestamp {timestamp} is out of range; it should be within [{earliest}, {latest}]"

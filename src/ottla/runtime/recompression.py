@@ -1,4 +1,4 @@
-"""The form in which a batch is stored: as it came, unless the topic says which codec (`compression.type`)."""
+"""The form in which a batch is stored where the topic says which codec (`compression.type`)."""
 
 from ottla.base.errors import ErrorCode, Refused
 from ottla.base.topic_settings import LogConfig
@@ -17,9 +17,7 @@ _CODECS = {
 
 
 def stored_form(data: memoryview, header: BatchHeader, config: LogConfig) -> tuple[memoryview, BatchHeader]:
-    """The batch to write and its header; per-record work happens only where a topic asks for another codec."""
-    if config.compression_type == "producer":
-        return data, header
+    """The batch to write and its header, for a topic that does not leave the codec to its producers."""
     codec = _CODECS[config.compression_type]
     if header.codec == codec:
         return data, header

@@ -14,6 +14,7 @@ from ottla.base.broker_settings import Listener as Address
 from ottla.net.connection import Hangup, Peer, Serve
 from ottla.net.listener import Listener, ListenerLimits
 from ottla.runtime.loop import run
+from ottla.wire.primitives import Buffer
 
 LIMITS = ListenerLimits(
     frame_bytes_max=8 * 1024 * 1024, connections_max=100, connections_per_host_max=100, idle_ms_max=-1, sendfile=True
@@ -30,8 +31,16 @@ class Piece(NamedTuple):
     size: int
 
 
-class Answer(bytearray):
-    holes: list[tuple[int, list[Piece]]]
+class Pieces(tuple[Piece, ...]):
+    @property
+    def size(self) -> int:
+        return sum(piece.size for piece in self)
+
+
+def buffer(content: bytes) -> Buffer:
+    out = Buffer()
+    out += content
+    return out
 
 
 def frame(body: bytes) -> bytes:
@@ -50,8 +59,8 @@ async def listening(serve: Serve, limits: ListenerLimits = LIMITS) -> AsyncItera
         listener.close_connections()
 
 
-async def echo(request: memoryview, peer: Peer) -> bytearray | None:
-    return bytearray(frame(bytes(request)))
+async def echo(request: memoryview, peer: Peer) -> Buffer | None:
+    return buffer(frame(bytes(request)))
 
 
 @pytest.fixture(params=[True, False], ids=["uvloop", "asyncio"])
@@ -99,7 +108,7 @@ def test_a_request_that_waits_holds_back_the_answers_behind_it_but_not_their_sta
         started: list[bytes] = []
         all_started = asyncio.Event()
 
-        async def serve(request: memoryview, peer: Peer) -> bytearray | None:
+        async def serve(request: memoryview, peer: Peer) -> Buffer | None:
             body = bytes(request)
             started.append(body)
             if len(started) == 3:
@@ -108,7 +117,7 @@ def test_a_request_that_waits_holds_back_the_answers_behind_it_but_not_their_sta
                 await gate
             if body == b"silent":
                 return None
-            return bytearray(frame(body))
+            return buffer(frame(body))
 
         async with listening(serve) as listener:
             reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
@@ -132,9 +141,12 @@ def test_slices_of_files_arrive_in_their_places(
     descriptor = os.open(tmp_path / "log", os.O_RDONLY)
     opened = OpenedFile(descriptor)
 
-    async def serve(request: memoryview, peer: Peer) -> bytearray | None:
-        answer = Answer(b"head|middle|tail")
-        answer.holes = [(5, [Piece(opened, 10, 4_000_000)]), (12, [Piece(opened, 0, 7), Piece(opened, 7, 3)])]
+    async def serve(request: memoryview, peer: Peer) -> Buffer | None:
+        answer = buffer(b"head|middle|tail")
+        answer.holes = [
+            (5, Pieces([Piece(opened, 10, 4_000_000)])),
+            (12, Pieces([Piece(opened, 0, 7), Piece(opened, 7, 3)])),
+        ]
         return answer
 
     async def main() -> None:
@@ -181,13 +193,13 @@ def test_a_frame_of_absurd_size_closes_the_connection(nonsense: bytes) -> None:
 
 
 def test_a_hangup_closes_only_its_own_connection() -> None:
-    async def serve(request: memoryview, peer: Peer) -> bytearray | None:
+    async def serve(request: memoryview, peer: Peer) -> Buffer | None:
         if bytes(request) == b"bad now":
             raise Hangup("bad")
         if bytes(request) == b"bad later":
             await asyncio.sleep(0)
             raise Hangup("bad")
-        return bytearray(frame(bytes(request)))
+        return buffer(frame(bytes(request)))
 
     async def main() -> None:
         async with listening(serve) as listener:
@@ -225,9 +237,9 @@ def test_a_silent_connection_is_closed_and_a_waiting_one_is_not() -> None:
     async def main() -> None:
         gate = asyncio.get_running_loop().create_future()
 
-        async def serve(request: memoryview, peer: Peer) -> bytearray | None:
+        async def serve(request: memoryview, peer: Peer) -> Buffer | None:
             await gate
-            return bytearray(frame(b"ok"))
+            return buffer(frame(b"ok"))
 
         limits = ListenerLimits(frame_bytes_max=100, connections_max=9, connections_per_host_max=9, idle_ms_max=200)
         async with listening(serve, limits) as listener:
@@ -247,10 +259,10 @@ def test_a_peer_that_takes_no_answers_is_not_listened_to_without_end() -> None:
     async def main() -> None:
         served = 0
 
-        async def serve(request: memoryview, peer: Peer) -> bytearray | None:
+        async def serve(request: memoryview, peer: Peer) -> Buffer | None:
             nonlocal served
             served += 1
-            return bytearray(1_000_000)
+            return buffer(bytes(1_000_000))
 
         async with listening(serve) as listener:
             sock = socket.create_connection(("127.0.0.1", listener.port))
