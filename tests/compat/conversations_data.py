@@ -47,7 +47,6 @@ def say_produce_several(talk: Talk) -> None:
     parts = [partition(at, batch(b"v", base_timestamp=OLD_MS + at)) for at in (2, 0, 1, 9)]
     both = {"name": topic, "partition_data": parts}, {"name": other, "partition_data": [partition(0, batch(b"w"))]}
     talk("four partitions of two topics", "produce", 9, **produced(*both))
-    talk("no partitions", "produce", 9, **produced({"name": topic, "partition_data": []}))
     for index in range(3):
         talk(f"partition {index}", "fetch", 12, **talk.raw.fetch_request(topic, 0, index))
 
@@ -129,7 +128,6 @@ def say_delete_records(talk: Talk) -> None:
         talk(f"read what is gone, v{version}", "fetch", 12, **talk.raw.fetch_request(topic, 2))
         talk("unknown partition", "delete_records", version, **deleted(topic, 0, 9))
         talk("unknown topic", "delete_records", version, **deleted(talk.raw.name("no"), 0))
-        talk("no partitions", "delete_records", version, timeout=5000, topics=[{"name": topic, "partitions": []}])
         talk.raw.append(topic, b"c")
         talk(f"goes on at the end, v{version}", "list_offsets", 7, **listed(topic, LATEST))
 

@@ -215,3 +215,10 @@ def test_broker_configs_carry_every_default(raw: Raw) -> None:
         assert entry["documentation"], name
         assert entry["synonyms"], name
     assert all(entry["value"] is None for entry in entries.values() if entry["is_sensitive"])
+
+
+def test_config_operation_that_does_not_exist_is_refused(raw: Raw) -> None:
+    topic = raw.create()
+    entry = {"name": "retention.ms", "config_operation": 9, "value": "1"}
+    asked = [{"resource_type": 2, "resource_name": topic, "configs": [entry]}]
+    assert raw.ask("incremental_alter_configs", 1, resources=asked)["responses"][0]["error_code"] != NONE

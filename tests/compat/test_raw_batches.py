@@ -86,9 +86,6 @@ def test_null_records_get_an_error_or_a_closed_connection(raw: Raw, target: str)
 
 
 ACCEPTED: dict[str, bytes] = {
-    "the LogAppendTime bit": Batch(attributes=0x08).encode(),
-    "the delete horizon bit": Batch(attributes=0x40).encode(),
-    "an unused attribute bit": Batch(attributes=0x80).encode(),
     "a leader epoch": Batch(leader_epoch=7).encode(),
     "a sequence without a producer": Batch(base_sequence=3).encode(),
     "an epoch without a producer": Batch(producer_epoch=3).encode(),
@@ -178,12 +175,25 @@ def test_acks_beyond_all_are_refused(raw: Raw, acks: int) -> None:
     assert raw.list_offset(topic, LATEST)["offset"] == 0
 
 
-def test_partition_named_twice_is_appended_once(raw: Raw) -> None:
+def test_partition_named_twice_is_appended_as_often_as_it_is_answered(raw: Raw) -> None:
+    """Apache Kafka keeps the last of the two; whoever keeps both must say so."""
     topic = raw.create()
     parts = [{"index": 0, "records": batch(b"1")}, {"index": 0, "records": batch(b"2")}]
     answer = raw.ask("produce", 9, acks=-1, timeout=1000, topic_data=[{"name": topic, "partition_data": parts}])
-    assert len(answer["responses"][0]["partition_responses"]) == 1
-    assert raw.list_offset(topic, LATEST)["offset"] == 1
+    answers = answer["responses"][0]["partition_responses"]
+    assert [(part["index"], part["error_code"], part["base_offset"]) for part in answers] == [
+        (0, NONE, offset) for offset in range(raw.list_offset(topic, LATEST)["offset"])
+    ]
+    assert answers
+
+
+def test_attributes_no_producer_may_set_never_reach_the_log(raw: Raw) -> None:
+    """Apache Kafka lets some of them in; a node may refuse them all."""
+    topic = raw.create()
+    for attributes in (0x08, 0x40, 0x80, -0x8000):
+        answer = raw.produce(topic, Batch(attributes=attributes).encode())
+        assert answer["error_code"] in (NONE, BAD_TIMESTAMP, INVALID_RECORD)
+    assert raw.produce(topic, batch(b"v"))["error_code"] == NONE
 
 
 def test_record_that_lies_about_its_length_never_breaks_the_partition(raw: Raw) -> None:
