@@ -166,7 +166,7 @@ class BatchFilter:
             return self._emptied(batch, header)
         if header.base_offset >= self.offsets.end_offset:
             self.stats.records_kept += header.record_count
-            return batch  # the next round's business
+            return batch  # the next round's business; the map ends between batches, so none is half in it
         try:
             return self._rewrite_data(batch, header)
         except Malformed:
@@ -201,23 +201,19 @@ class BatchFilter:
         return rewritten
 
     def _kept(self, raws: Sequence[RawRecord], header: BatchHeader) -> list[RawRecord]:
-        """The last record of each key, and all behind the map; a tombstone only until its horizon."""
+        """The last record of each key; a tombstone only until its horizon."""
         latest, base = self.offsets.latest, header.base_offset
-        end_delta = self.offsets.end_offset - base
         horizon_ms = header.delete_horizon_ms
         drops_tombstones = horizon_ms is not None and horizon_ms <= self.now_ms
         kept = []
         for raw in raws:
             key = raw[2]
-            if raw[1] < end_delta:
-                if key is None:
-                    self.stats.keyless_records += 1
-                    continue
-                if latest.get(key if len(key) <= SHORT_KEY_BYTES else slot_of(key), -1) > base + raw[1]:
-                    continue
-                if drops_tombstones and raw[3] is None:
-                    continue
-            kept.append(raw)
+            if key is None:
+                self.stats.keyless_records += 1
+                continue
+            slot = key if len(key) <= SHORT_KEY_BYTES else slot_of(key)
+            if latest.get(slot, -1) <= base + raw[1] and not (drops_tombstones and raw[3] is None):
+                kept.append(raw)
         return kept
 
     def _rebuilt(self, header: BatchHeader, data: bytes, kept: Sequence[RawRecord], needs_horizon: bool) -> bytes:

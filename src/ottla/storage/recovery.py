@@ -101,10 +101,11 @@ def _segments(files: Files, directory: str, entries: Iterable[Entry]) -> list[Se
         else:
             for suffix in by_suffix:  # an index of nothing
                 files.unlink(f"{directory}/{base_offset:0{_NAME_DIGITS}d}{suffix}")
-    for segment in segments[:-1]:
-        if not segment.size:  # what a failed roll left behind
+    for segment in segments[1:-1]:
+        if not segment.size:  # what a failed roll left behind, or a compaction
             segment.delete()
-    segments = [segment for segment in segments[:-1] if segment.size] + segments[-1:]
+    # The first one stays even so: the offsets in front of the next were compacted away, not cut off.
+    segments = [segment for segment in segments if segment.size or segment in (segments[0], segments[-1])]
     for segment in segments:
         by_suffix = sizes[segment.base_offset]
         is_whole = by_suffix.get(INDEX, 1) % OFFSET_ENTRY.size == 0 == by_suffix.get(TIME_INDEX, 1) % TIME_ENTRY.size
