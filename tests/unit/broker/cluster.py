@@ -109,12 +109,14 @@ class FakeReplicas:
     lost_directories: tuple[Path, ...] = ()
     partitions: dict[tuple[str, int], Any] = field(default_factory=dict)
     waited_for: list[str] = field(default_factory=list)
+    on_opened: Callable[[], object] = bool
 
     def __iter__(self) -> Any:
         return iter(self.partitions.values())
 
     async def opened(self, topic: str) -> None:
         self.waited_for.append(topic)
+        self.on_opened()
 
     def find(self, topic: str, index: int) -> Any:
         found = self.partitions.get((topic, index))

@@ -39,7 +39,7 @@ class LogDirsApi:
 
     def _held(self, asked: Asked) -> dict[LogDirectory, dict[str, DescribeLogDirsTopic]]:
         held: dict[LogDirectory, dict[str, DescribeLogDirsTopic]] = {}
-        for partition in self._replicas:
+        for partition in sorted(self._replicas, key=lambda each: each.key):
             topic, index = partition.key
             if asked is not None and index not in asked.get(topic, ()):
                 continue
