@@ -125,7 +125,10 @@ def _current_topics(partitions: r.Partitions) -> list[w.CurrentTopicPartitions]:
 
 
 _ENCODERS: Mapping[type, tuple[Callable[[Any], Message], Callable[[Any], tuple[Message, int]]]] = {
-    r.OffsetRecord: (lambda o: w.OffsetCommitKey(group=o.group_id, topic=o.topic, partition=o.partition), _write_offset),
+    r.OffsetRecord: (
+        lambda o: w.OffsetCommitKey(group=o.group_id, topic=o.topic, partition=o.partition),
+        _write_offset,
+    ),
     r.GroupRecord: (lambda o: w.GroupMetadataKey(group=o.group_id), _write_generation),
     r.EpochRecord: (
         lambda o: w.ConsumerGroupMetadataKey(group_id=o.group_id),

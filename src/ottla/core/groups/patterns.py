@@ -35,4 +35,6 @@ def _compile(pattern: str) -> "re2._Regexp":
     except re2.error as broken:
         detail = broken.args[0] if broken.args else b""
         text = detail.decode(errors="replace") if isinstance(detail, bytes) else str(detail)
-        raise Refused(ErrorCode.INVALID_REGULAR_EXPRESSION, f"SubscribedTopicRegex is no valid pattern: {text}") from None
+        raise Refused(
+            ErrorCode.INVALID_REGULAR_EXPRESSION, f"SubscribedTopicRegex is no valid pattern: {text}"
+        ) from None

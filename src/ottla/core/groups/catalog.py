@@ -1,0 +1,41 @@
+"""The topics of the cluster as a coordinator sees them, with a number that grows whenever they change."""
+
+from collections.abc import Iterable, Mapping
+from hashlib import blake2b
+
+from ottla.core.groups.asks import Topic
+
+
+class Catalog:
+    __slots__ = ("ids", "names", "topics", "version")
+
+    def __init__(self) -> None:
+        self.topics: Mapping[str, Topic] = {}
+        self.names: dict[bytes, str] = {}
+        self.ids: dict[str, bytes] = {}
+        self.version = 0
+
+    def replace(self, topics: Mapping[str, Topic]) -> frozenset[str]:
+        """Take over the new topics; returns the names that no longer stand for what they stood for."""
+        gone = frozenset(
+            name for name, topic in self.topics.items() if name not in topics or topics[name].id != topic.id
+        )
+        if topics != self.topics:
+            self.topics = dict(topics)
+            self.names = {topic.id: name for name, topic in topics.items()}
+            self.ids = {name: topic.id for name, topic in topics.items()}
+            self.version += 1
+        return gone
+
+    def partition_counts(self, names: Iterable[str]) -> dict[bytes, int]:
+        found = (self.topics.get(name) for name in names)
+        return {topic.id: topic.partition_count for topic in found if topic is not None}
+
+    def hash_of(self, names: Iterable[str]) -> int:
+        """A number that changes with the existence, identity and size of these topics."""
+        digest = blake2b(digest_size=8)
+        for name in sorted(names):
+            topic = self.topics.get(name)
+            if topic is not None:
+                digest.update(b"%s\0%s%d\0" % (name.encode(), topic.id, topic.partition_count))
+        return int.from_bytes(digest.digest(), "big", signed=True)

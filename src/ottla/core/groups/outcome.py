@@ -1,0 +1,67 @@
+"""What is gathered while a question is decided, and what all parts of a shard share."""
+
+from collections.abc import Callable
+from itertools import count
+from random import Random
+from typing import NamedTuple
+
+from ottla.base.errors import ErrorCode
+from ottla.core.groups.asks import Decision, JoinReply, Reply, SyncReply
+from ottla.core.groups.deadlines import Deadlines
+from ottla.core.groups.records import Record
+from ottla.core.groups.settings import GroupSettings
+
+SESSION = "session"
+JOIN = "join"
+SYNC = "sync"
+REJOIN = "rejoin"
+REVOKE = "revoke"
+EXPIRY = "expiry"
+
+
+class Due(NamedTuple):
+    """What a deadline is about."""
+
+    kind: str
+    group_id: str = ""
+    member_id: str = ""
+
+
+class Outcome:
+    __slots__ = ("effects", "now_ms", "records")
+
+    def __init__(self, now_ms: int) -> None:
+        self.now_ms = now_ms
+        self.records: list[Record] = []
+        self.effects: list[Reply] = []
+
+    def answer(self, ticket: int | None, reply: JoinReply | SyncReply) -> None:
+        if ticket is not None:
+            self.effects.append(Reply(ticket, reply))
+
+    def decision(self, reply: object = None) -> Decision:
+        return Decision(tuple(self.records), reply, tuple(self.effects))
+
+
+class Surroundings:
+    """The settings, the source of ids, the deadlines and the tickets of one shard."""
+
+    __slots__ = ("_tickets", "deadlines", "random", "settings")
+
+    def __init__(self, settings: GroupSettings, random: Random) -> None:
+        self.settings = settings
+        self.random = random
+        self.deadlines: Deadlines[Due] = Deadlines()
+        self._tickets: Callable[[], int] = count(1).__next__
+
+    def ticket(self) -> int:
+        return self._tickets()
+
+    def member_id(self, prefix: str) -> str:
+        """The prefix and a random UUID in its usual spelling."""
+        digits = f"{self.random.getrandbits(128):032x}"
+        return f"{prefix}-{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+def join_refusal(code: ErrorCode, member_id: str = "") -> JoinReply:
+    return JoinReply(error=code, member_id=member_id)
