@@ -8,7 +8,7 @@ import typer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ConfigSource
 
 from ottla.cli.connection import Target, explained
-from ottla.cli.failure import Misused
+from ottla.cli.failure import Failed
 from ottla.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, Json, Timeout
 from ottla.cli.output import print_json, print_table
 from ottla.cli.properties import parse_pairs
@@ -88,8 +88,7 @@ def alter_config(target: Target, of: str, name: str, changes: Mapping[str, str |
     ]
     admin = target.admin()
     with explained(target):
-        resource = ConfigResource(_TYPES[Kind(of)], _checked(of, name), incremental_configs=entries)
-        futures = admin.incremental_alter_configs([resource])
+        futures = admin.incremental_alter_configs([_resource(target, admin, of, name, entries)])
     for future in futures.values():
         target.outcome(future, admin, f"{of} {name}")
     for setting, value in changes.items():
@@ -102,15 +101,18 @@ def changed_settings(target: Target, admin: AdminClient, of: str, name: str) -> 
 
 def _entries(target: Target, admin: AdminClient, of: str, name: str) -> list[Any]:
     with explained(target):
-        futures = admin.describe_configs([ConfigResource(_TYPES[Kind(of)], _checked(of, name))])
+        futures = admin.describe_configs([_resource(target, admin, of, name)])
     described = [target.outcome(future, admin, f"{of} {name}") for future in futures.values()]
     return [entry for entries in described for _, entry in sorted(entries.items())]
 
 
-def _checked(of: str, name: str) -> str:
-    if of == Kind.BROKER and not name.isdecimal():
-        raise Misused(f"a broker is named by its id, a number, not {name!r} (see `ottla cluster describe`)")
-    return name
+def _resource(target: Target, admin: AdminClient, of: str, name: str, changes: list[Any] | None = None) -> Any:
+    if of == Kind.BROKER:
+        brokers = target.metadata(admin).brokers
+        # The client library would wait for a broker that is not there until the patience ends.
+        if name not in map(str, brokers):
+            raise Failed(f"there is no broker {name!r}; there is {', '.join(map(str, sorted(brokers)))}")
+    return ConfigResource(_TYPES[Kind(of)], name, incremental_configs=changes)
 
 
 def _is_default(entry: Any) -> bool:

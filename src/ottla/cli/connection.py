@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, ClusterMetadata
 
 from ottla.base.errors import ErrorCode
 from ottla.cli.failure import Failed
@@ -95,6 +95,10 @@ class Target:
                 self.check_reachable()
                 if left_s <= 1.0:
                     raise
+
+    def metadata(self, client: Client) -> ClusterMetadata:
+        """Brokers, topics and partitions."""
+        return self.until_reached(client, lambda slice_s: client.list_topics(timeout=slice_s))
 
     def check_reachable(self) -> None:
         if self.down_since is not None and time.monotonic() - self.down_since > UNREACHABLE_FOR_S_MAX:

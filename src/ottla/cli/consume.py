@@ -165,7 +165,7 @@ def parse_time(text: str) -> int:
 
 def _places(target: Target, consumer: Consumer, topic: str, wanted: Sequence[int] | None) -> list[TopicPartition]:
     # Asking for one topic by name would create it where the cluster creates topics on demand; a reader must not.
-    found = target.until_reached(consumer, lambda slice_s: consumer.list_topics(timeout=slice_s)).topics.get(topic)
+    found = target.metadata(consumer).topics.get(topic)
     if found is None:
         raise Failed(f"there is no topic {topic!r}")
     if found.error is not None:

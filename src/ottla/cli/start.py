@@ -122,7 +122,11 @@ async def serve(config: BrokerConfig) -> None:
         await node.start()
         if not stop.is_set():
             print(announcement(node.bootstrap, config), flush=True)
-        await stop.wait()
+        stopped = running.create_task(stop.wait())
+        await asyncio.wait((stopped, node.failed), return_when=asyncio.FIRST_COMPLETED)
+        if node.failed.done():
+            stopped.cancel()
+            raise Failed(f"the node cannot go on: {node.failed.result() or 'it does not know why'}")
     finally:
         # From here on a second Ctrl-C ends the process at once: the logs recover from that.
         for number in STOP_SIGNALS:

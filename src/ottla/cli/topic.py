@@ -60,7 +60,7 @@ def list_(
     """List the topics and their partition and replica counts."""
     target = Target(bootstrap, command_config, timeout)
     topics = []
-    for name, topic in sorted(metadata_of(target, target.admin()).topics.items()):
+    for name, topic in sorted(target.metadata(target.admin()).topics.items()):
         if internal or not name.startswith("__"):
             replicas = max((len(p.replicas) for p in topic.partitions.values()), default=0)
             topics.append({"name": name, "partitions": len(topic.partitions), "replication_factor": replicas})
@@ -166,11 +166,6 @@ def delete(
     _finish(target, admin, futures, "deleted", {KafkaError.UNKNOWN_TOPIC_OR_PART} if if_exists else set())
 
 
-def metadata_of(target: Target, admin: AdminClient) -> Any:
-    """Cluster metadata; polls in slices, so that a cluster that is not there is noticed early."""
-    return target.until_reached(admin, lambda slice_s: admin.list_topics(timeout=slice_s))
-
-
 def _confirm(question: str, yes: bool) -> None:
     if not yes and sys.stdin.isatty():
         typer.confirm(question, abort=True)
@@ -186,7 +181,7 @@ def _finish(
         if error is None:
             print(f"{name} {done}")
         elif error.code() in tolerated:
-            print(f"{name} needs nothing: {error.name()}")
+            print(f"{name} needs nothing: {reason(error)}")
         else:
             refused.append(f"{name}: {reason(error)}")
     if refused:
