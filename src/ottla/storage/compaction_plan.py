@@ -6,10 +6,13 @@ there up to the upper bound, and not to be touched behind that: it may still cha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from ottla.base.topic_settings import LogConfig
+
+Name = TypeVar("Name", bound=Hashable)
 
 RELATIVE_OFFSET_MAX = 2**31 - 1
 INDEX_BYTES_MAX = 10 * 1024 * 1024
@@ -88,6 +91,12 @@ def _upper_bound(log: LogFacts, dirty: Iterable[SegmentFacts], config: LogConfig
 
 def is_due(plan: CleaningPlan, config: LogConfig) -> bool:
     return plan.dirty_bytes > 0 and (plan.is_overdue or plan.dirty_ratio > config.min_cleanable_dirty_ratio)
+
+
+def most_due(plans: Mapping[Name, tuple[CleaningPlan, LogConfig]]) -> Name | None:
+    """Of several logs the dirtiest one that is due."""
+    due = [(plan.dirty_ratio, name) for name, (plan, config) in plans.items() if is_due(plan, config)]
+    return max(due, key=lambda entry: entry[0])[1] if due else None
 
 
 def group_segments(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +20,16 @@ from ottla.wire.control import EndTxnMarker, encode_end_txn_marker
 
 NOW = 1_700_000_000_000
 Pairs = Sequence[tuple[bytes | None, bytes | None]]
+
+
+@contextmanager
+def directory() -> Iterator[Path]:
+    """For each example of a property its own."""
+    path = Path(tempfile.mkdtemp())
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path)
 
 
 def compacted(**settings: Any) -> LogConfig:

@@ -1,10 +1,7 @@
 """Whole rounds over real files, against a model of twenty lines."""
 
 import shutil
-import tempfile
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -27,20 +24,12 @@ from tests.unit.storage.compaction_world import (
     begin,
     compact,
     compacted,
+    directory,
     open_log,
     records,
 )
 
 DAY = 86_400_000
-
-
-@contextmanager
-def directory() -> Iterator[Path]:
-    path = Path(tempfile.mkdtemp())
-    try:
-        yield path
-    finally:
-        shutil.rmtree(path)
 
 
 def filled(log: Log, rounds: int = 30, keys: int = 5) -> None:

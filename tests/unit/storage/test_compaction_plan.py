@@ -12,6 +12,7 @@ from ottla.storage.compaction_plan import (
     first_dirty_offset,
     group_segments,
     is_due,
+    most_due,
     plan_cleaning,
 )
 
@@ -95,6 +96,20 @@ def test_a_checkpoint_past_the_upper_bound_leaves_nothing_to_do() -> None:
     plan = plan_cleaning(log(last_stable_offset=100), 300, CONFIG, NOW)
     assert plan.dirty_bytes == 0
     assert plan.first_dirty_offset <= plan.upper_bound_offset
+
+
+def test_of_several_logs_the_dirtiest_that_is_due_comes_first() -> None:
+    half, most, all_of_it = (
+        CleaningPlan(0, 9, 50, 50, False),
+        CleaningPlan(0, 9, 30, 70, False),
+        CleaningPlan(0, 9, 0, 9, False),
+    )
+    patient = replace(CONFIG, min_cleanable_dirty_ratio=1.0)
+    assert most_due({"half": (half, CONFIG), "most": (most, CONFIG), "all": (all_of_it, patient)}) == "most"
+    assert most_due({"half": (half, CONFIG), "all": (all_of_it, patient)}) is None
+    overdue = replace(half, is_overdue=True)
+    assert most_due({"half": (overdue, CONFIG), "all": (all_of_it, patient)}) == "half"
+    assert most_due({}) is None
 
 
 def bases(groups: list[list[SegmentFacts]]) -> list[list[int]]:
