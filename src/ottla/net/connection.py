@@ -9,6 +9,7 @@ import asyncio
 import socket
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
+from contextlib import suppress
 from dataclasses import dataclass
 from types import coroutine
 from typing import Any
@@ -41,14 +42,17 @@ Serve = Callable[[memoryview, Peer], Coroutine[Any, Any, Buffer | None]]
 """One request frame in, one encoded response out; None when the request asks for no answer."""
 
 
+_PENDING = Buffer()
+"""Stands for an answer that is not there yet; None is that of a request that asks for none."""
+
+
 class _Slot:
     """The place of one answer in the order of answers."""
 
-    __slots__ = ("answer", "is_done")
+    __slots__ = ("answer",)
 
-    def __init__(self) -> None:
-        self.is_done = False
-        self.answer: Buffer | None = None
+    def __init__(self, answer: Buffer | None = _PENDING) -> None:
+        self.answer = answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,32 +140,31 @@ class Connection:
 
     def _serve_frames(self) -> None:
         """Start the requests that have arrived, up to what may be under way at once; the rest keeps."""
-        inbox = self._inbox
+        inbox, outbox, slots = self._inbox, self._outbox, self._slots
         try:
-            while not self._is_full:
-                frame = inbox.next_frame()
-                if frame is None:
-                    break
+            while (frame := inbox.next_frame()) is not None:
                 self._start(frame)
                 if self._is_closed:
                     return
-            else:
-                inbox.keep_rest()
+                if len(slots) >= PIPELINED_REQUESTS_MAX or outbox.unsent_bytes >= UNSENT_BYTES_MAX:
+                    inbox.keep_rest()
+                    self._set_reading(False)
+                    break
         except (BadFrame, Hangup) as problem:
             self._close_badly(problem)
             return
-        self._send()
-
-    @property
-    def _is_full(self) -> bool:
-        return len(self._slots) >= PIPELINED_REQUESTS_MAX or self._outbox.unsent_bytes >= UNSENT_BYTES_MAX
+        if outbox:
+            self._send()
 
     def _start(self, frame: memoryview) -> None:
         request = self._line.serve(frame, self.peer)
         try:
             waits_for = request.send(None)
         except StopIteration as finished:
-            self._answer_now(finished.value)
+            if self._slots:
+                self._slots.append(_Slot(finished.value))
+            elif finished.value is not None:
+                self._outbox.put(finished.value)
             return
         slot = _Slot()
         self._slots.append(slot)
@@ -175,32 +178,17 @@ class Connection:
         except Hangup as problem:
             self._close_badly(problem)
             return
-        slot.is_done = True
         slots = self._slots
         if slots and slots[0] is slot:
-            while slots and slots[0].is_done:
-                self._put(slots.popleft().answer)
+            while slots and (answer := slots[0].answer) is not _PENDING:
+                slots.popleft()
+                if answer is not None:
+                    self._outbox.put(answer)
             self._send()
-
-    def _answer_now(self, answer: Buffer | None) -> None:
-        if self._slots:
-            slot = _Slot()
-            slot.answer, slot.is_done = answer, True
-            self._slots.append(slot)
-        else:
-            self._put(answer)
-
-    def _put(self, answer: Buffer | None) -> None:
-        if answer is None:
-            return
-        if answer.holes:
-            self._outbox.put_with_slices(answer)
-        else:
-            self._outbox.put(answer)
 
     def _send(self) -> None:
         try:
-            is_empty = not self._outbox or self._outbox.flush()
+            is_empty = self._outbox.flush()
         except OSError as problem:
             self.close("" if isinstance(problem, ConnectionError) else f"sending failed: {problem}")
             return
@@ -210,7 +198,9 @@ class Connection:
                 self._loop.remove_writer(self._sock.fileno())
             else:
                 self._loop.add_writer(self._sock.fileno(), self._on_writable)
-        self._set_reading(not self._is_full)
+        if not self._is_reading:
+            has_room = len(self._slots) < PIPELINED_REQUESTS_MAX and self._outbox.unsent_bytes < UNSENT_BYTES_MAX
+            self._set_reading(has_room)
 
     def _on_writable(self) -> None:
         self.last_active = self._loop.time()
@@ -234,6 +224,10 @@ class Connection:
 
     def _close_badly(self, problem: Exception) -> None:
         log.warning("connection refused", peer=f"{self.peer.host}:{self.peer.port}", reason=str(problem)[:200])
+        if not self._is_closed:
+            # What was asked before the nonsense has its answers ready, and may as well get them.
+            with suppress(OSError):
+                self._outbox.flush()
         self.close()
 
 

@@ -10,7 +10,7 @@ from struct import Struct
 
 from ottla.base.limits import FRAME_HEADER_BYTES, RECEIVE_BUFFER_BYTES, RETAINED_FRAME_BUFFER_BYTES
 
-_SIZE = Struct(">i")
+_unpack_size = Struct(">i").unpack_from
 _FIRST_BYTES = 64 * 1024
 
 
@@ -43,8 +43,8 @@ class Inbox:
     def receive(self) -> bool:
         """Read once from the socket; False at the end of the stream."""
         if self._view is self._shared:
-            count = self._sock.recv_into(self._shared)
-            self._begin, self._end = 0, count
+            self._begin = 0
+            self._end = count = self._sock.recv_into(self._shared)
         else:
             self._make_room()
             count = self._sock.recv_into(self._view[self._end :])
@@ -57,12 +57,17 @@ class Inbox:
         Its memory is the caller's until it asks for another one or suspends.
         """
         body = self._begin + FRAME_HEADER_BYTES
-        if body <= self._end:
-            following = body + self._checked_size()
-            if following <= self._end:
+        end = self._end
+        if body <= end:
+            (size,) = _unpack_size(self._view, self._begin)
+            if not 0 < size <= self._size_max:
+                raise self._bad(size)
+            following = body + size
+            if following <= end:
                 self._begin = following
                 return self._view[body:following]
-        self.keep_rest()
+        if self._begin != end or self._view is not self._shared:
+            self.keep_rest()
         return None
 
     def keep_rest(self) -> None:
@@ -80,18 +85,16 @@ class Inbox:
         if self._begin == self._end:
             self._view = self._shared
 
-    def _checked_size(self) -> int:
-        (size,) = _SIZE.unpack_from(self._view, self._begin)
-        if size <= 0 or size > self._size_max:
-            raise BadFrame(f"a frame of {size} bytes; between 1 and {self._size_max} are taken")
-        return int(size)
+    def _bad(self, size: int) -> BadFrame:
+        return BadFrame(f"a frame of {size} bytes; between 1 and {self._size_max} are taken")
 
     def _make_room(self) -> None:
         """Let the frame that is under way fit, as far as it has a right to: twice what has arrived."""
         held = self._end - self._begin
         wanted = FRAME_HEADER_BYTES
         if held >= FRAME_HEADER_BYTES:
-            wanted += self._checked_size()
+            # `next_frame` has looked at this size already and found it good.
+            wanted += _unpack_size(self._view, self._begin)[0]
         capacity = len(self._view)
         if self._end < capacity and (self._begin == 0 or self._begin + wanted <= capacity):
             return

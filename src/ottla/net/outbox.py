@@ -48,13 +48,13 @@ class Outbox:
     def __bool__(self) -> bool:
         return bool(self._queue)
 
-    def put(self, data: bytes | bytearray) -> None:
-        self._queue.append(memoryview(data))
-        self.unsent_bytes += len(data)
-
-    def put_with_slices(self, data: Buffer) -> None:
-        """An encoded answer with the records' file slices in the places that were left for them."""
+    def put(self, data: Buffer) -> None:
+        """An encoded answer, with the records' file slices in the places that were left for them."""
         view = memoryview(data)
+        if not data.holes:
+            self._queue.append(view)
+            self.unsent_bytes += len(data)
+            return
         at = 0
         for position, slices in data.holes:
             if position > at:

@@ -6,11 +6,23 @@ What depends on the topic, the clock (size, timestamps, keys) or the producer (e
 from __future__ import annotations
 
 from ottla.base.errors import ErrorCode, Refused
-from ottla.wire.batch_header import BatchHeader, Bytes, crc_ok, read_header
+from ottla.wire.batch_header import (
+    CODEC_MASK,
+    CONTROL,
+    DELETE_HORIZON,
+    LOG_APPEND_TIME,
+    TRANSACTIONAL,
+    BatchHeader,
+    Bytes,
+    crc_ok,
+    read_header,
+)
 from ottla.wire.compression import Codec
 from ottla.wire.malformed import Malformed
 
 _UNUSED_ATTRIBUTES = 0xFF80
+_NOT_PLAIN = (_UNUSED_ATTRIBUTES | CODEC_MASK & ~0x3) | TRANSACTIONAL | CONTROL | DELETE_HORIZON
+"""Codecs 4 to 7 are among it: the last of them do not exist."""
 
 
 def check_produced(data: Bytes | None) -> BatchHeader:
@@ -27,18 +39,30 @@ def check_produced(data: Bytes | None) -> BatchHeader:
         raise Refused(ErrorCode.INVALID_RECORD, "more than one record batch in one partition")
     if not crc_ok(data, 0, header):
         raise Refused(ErrorCode.CORRUPT_MESSAGE, "the checksum of the record batch does not fit")
-    fault_found = _fault(header)
-    if fault_found is not None:
-        raise Refused(ErrorCode.INVALID_RECORD, fault_found)
-    if header.is_log_append_time:
+    if not _is_plain(header):
+        fault_found = _fault(header)
+        if fault_found is not None:
+            raise Refused(ErrorCode.INVALID_RECORD, fault_found)
+    if header.attributes & LOG_APPEND_TIME:
         raise Refused(ErrorCode.INVALID_TIMESTAMP, "LogAppendTime is the broker's to set")
     if header.max_timestamp < -1 or header.base_timestamp < -1:
         raise Refused(ErrorCode.INVALID_TIMESTAMP, "a timestamp below -1")
     return header
 
 
+def _is_plain(header: BatchHeader) -> bool:
+    """Whether there is nothing to look at twice: most batches need no more than this."""
+    count = header.record_count
+    return (
+        header.base_offset == 0
+        and 0 < count == header.last_offset_delta + 1
+        and header.attributes & _NOT_PLAIN == 0
+        and (header.producer_id < 0 or (header.base_sequence >= 0 and header.producer_epoch >= 0))
+    )
+
+
 def _fault(header: BatchHeader) -> str | None:
-    """The cheap truth first: a good batch passes through all of this."""
+    """What is wrong with a batch that is not as plain as nearly all are."""
     if header.base_offset != 0:
         return f"the base offset is {header.base_offset}, a producer's must be 0"
     if header.record_count <= 0 or header.last_offset_delta != header.record_count - 1:
