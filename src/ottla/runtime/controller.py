@@ -67,6 +67,8 @@ class ControllerPlace:
     files: Files = REAL_FILES
     send: Callable[[Message], None] | None = None
     broker_session_ms: int = BROKER_SESSION_MS
+    election_timeout_ms: int = 1_000
+    fetch_timeout_ms: int = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +122,12 @@ class Controller:
         return QuorumPlace(
             directory=place.directory,
             voters=self._voters,
-            setup=QuorumSetup(node_id=place.node_id, voters=frozenset(voter.id for voter in self._voters)),
+            setup=QuorumSetup(
+                node_id=place.node_id,
+                voters=frozenset(voter.id for voter in self._voters),
+                election_timeout_ms=place.election_timeout_ms,
+                fetch_timeout_ms=place.fetch_timeout_ms,
+            ),
             bootstrap=tuple(FeatureLevelRecord(name=name, feature_level=level) for name, level in bootstrap),
             files=place.files,
             send=place.send,
