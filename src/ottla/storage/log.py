@@ -7,6 +7,7 @@ to one thread, the event loop's; `flush` may run beside them in another.
 
 from __future__ import annotations
 
+import errno
 import random
 import threading
 from bisect import bisect_right
@@ -356,13 +357,24 @@ class Log:
 
         A failure is final: what the kernel could not write it may have dropped, and a second fsync would not say so.
         """
-        end_offset, truncations, segments = self.end_offset, self._truncations, self.segments
-        if (upto if upto is not None else end_offset) <= self.recovery_point:
-            return
+        if (upto if upto is not None else self.end_offset) > self.recovery_point:
+            self._force(is_whole=True)
+
+    def _force(self, *, is_whole: bool) -> None:
         if self._is_failed:
-            raise FlushFailed(f"a flush of {self.place} has failed before")
+            raise FlushFailed(errno.EIO, f"a flush of {self.place} has failed before")
+        with self._lock:
+            truncations, segments = self._truncations, self.segments
+            end_offset = self.end_offset if is_whole else segments[-1].base_offset
         try:
-            self._sync(segments)
+            self._sync_rolled(segments)
+            if is_whole:
+                segments[-1].file.handle().fsync()
+        except FileNotFoundError:
+            if self._truncations == truncations:
+                self._is_failed = True
+                raise
+            return  # what was to be forced to the disk has been cut off meanwhile
         except OSError:
             self._is_failed = True
             raise
@@ -370,17 +382,28 @@ class Log:
             if self._truncations == truncations:
                 self.recovery_point = max(self.recovery_point, end_offset)
 
-    def _sync(self, segments: Sequence[Segment]) -> None:
+    def _sync_rolled(self, segments: Sequence[Segment]) -> None:
         first = max(bisect_right(segments, self.recovery_point, key=lambda segment: segment.base_offset) - 1, 0)
         for segment in segments[first:-1]:
             if not segment.is_synced:
-                segment.sync()
-                self.snapshots.sync(segment.base_offset)
-        segments[-1].file.handle().fsync()
+                try:
+                    segment.sync()
+                    self.snapshots.sync(segment.base_offset)
+                except FileNotFoundError:
+                    continue  # retention has removed it, or compaction put one in its place that is on disk already
         if not self._are_names_synced:
             self._are_names_synced = True
             self._files.sync_directory(self.place.path)
             self._files.sync_directory(str(self.place.directory))
+
+    @property
+    def has_unflushed_segments(self) -> bool:
+        """Whether a segment has been rolled and not been forced to the disk; what is, a restart need not read."""
+        return self.recovery_point < self._active.base_offset
+
+    def flush_rolled(self) -> None:
+        """Force all but the active segment to the disk; nobody waits for it, so it may run in a thread now and then."""
+        self._force(is_whole=False)
 
     def close(self, clean: bool = True) -> None:
         """A clean close leaves nothing to recover, once the log directory is marked as cleanly stopped."""

@@ -169,7 +169,10 @@ def _recover(opening: Opening, first: int) -> None:
     _restore_producers(opening, first)
     for number in range(first, len(segments)):
         segment = segments[number]
-        if segment.base_offset < end_offset:
+        # Compaction leaves gaps. Elsewhere a gap is what a power cut has lost: the log ends in front of it, so that it
+        # is a prefix of what it was, as replication expects.
+        is_gap = number > first and segment.base_offset > end_offset and not opening.config.is_compacted
+        if segment.base_offset < end_offset or is_gap:
             _drop_from(opening, number)
             break
         recovery = _SegmentRecovery(opening, segment)
