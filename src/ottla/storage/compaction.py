@@ -58,9 +58,8 @@ def last_records(producers: Iterable[Producer]) -> dict[int, LastRecord]:
     }
 
 
-def give_way() -> None:
-    """Let the event loop have the interpreter, if it is waiting for it."""
-    time.sleep(0)
+def _no_progress() -> None:
+    """Nobody wants to know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +101,7 @@ class Cleaning:
         plan: CleaningPlan,
         now_ms: int,
         *,
-        progress: Callable[[], None] = give_way,
+        progress: Callable[[], None] = _no_progress,
         map_bytes: int = MAP_BYTES,
     ) -> None:
         """Takes down all that appends may change later."""
@@ -172,9 +171,14 @@ class Cleaning:
                 raise
             raise CleaningOvertaken(self._log.place.path) from error
 
+    def _pause(self) -> None:
+        """Between batches. A loop that waits for the interpreter waits for one batch then, not for the switch interval."""
+        self._progress()
+        time.sleep(0)
+
     def _take_keys(self, source: Source, trail: TransactionTrail) -> bool:
         """False when the map is full."""
-        for header, batch in read_batches(source.segment, source.size, self._progress):
+        for header, batch in read_batches(source.segment, source.size, self._pause):
             if header.last_offset < self._first_dirty_offset:
                 continue
             has_keys = not header.is_control and not trail.is_aborted(header)
@@ -205,7 +209,7 @@ class Cleaning:
     def _rewrite(self, source: Source, writer: DraftWriter) -> bool:
         """Whether anything of this segment has gone or changed."""
         has_changed = False
-        for header, batch in read_batches(source.segment, source.size, self._progress):
+        for header, batch in read_batches(source.segment, source.size, self._pause):
             kept = self._filter.rewrite(batch, header)
             if kept is batch:
                 writer.add(batch, header)
