@@ -172,7 +172,7 @@ class Cleaning:
             raise CleaningOvertaken(self._log.place.path) from error
 
     def _pause(self) -> None:
-        """Between batches. A loop that waits for the interpreter waits for one batch then, not for the switch interval."""
+        """Between batches, so that a loop in want of the interpreter waits for one batch, not for a switch interval."""
         self._progress()
         time.sleep(0)
 
