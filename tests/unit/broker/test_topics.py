@@ -108,6 +108,17 @@ def test_one_bad_topic_does_not_keep_the_others_away() -> None:
     assert room.names == ["good"]
 
 
+def test_the_metadata_log_is_no_topic_that_one_can_create() -> None:
+    room = Room()
+    assert codes(room.create(topic("__cluster_metadata"))) == [ErrorCode.INVALID_REQUEST]
+    assert room.names == []
+
+
+@pytest.mark.parametrize(("count", "code"), [(0, 37), (-2, 37), (10_001, 44), (2**31 - 1, 44), (-1, 0)])
+def test_a_topic_gets_a_sensible_number_of_partitions(count: int, code: int) -> None:
+    assert codes(Room().create(topic("one", count))) == [code]
+
+
 def test_a_topic_named_twice_is_refused_once() -> None:
     room = Room()
     answers = room.create(topic("twice"), topic("one"), topic("twice"))
@@ -204,9 +215,9 @@ def test_partitions_are_added_and_never_taken_away() -> None:
     assert len(room.controller.image.topics_by_name["one"].partitions) == 2
     assert codes(room.grow(CreatePartitionsTopic("one", 3, None))) == [0]
     assert len(room.controller.image.topics_by_name["one"].partitions) == 3
-    for count in (3, 2, 0, -1, 2**31 - 1):
+    for count, code in ((3, 37), (2, 37), (0, 37), (-1, 37), (2**31 - 1, 44), (10_001, 44)):
         (answer,) = room.grow(CreatePartitionsTopic("one", count, None))
-        assert answer.error_code == ErrorCode.INVALID_PARTITIONS and answer.error_message
+        assert answer.error_code == code and answer.error_message
     assert codes(room.grow(CreatePartitionsTopic("nosuch", 3, None))) == [3]
     assert codes(room.grow(CreatePartitionsTopic("one", 5, None), CreatePartitionsTopic("one", 6, None))) == [42]
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from ottla.base.broker_settings import BrokerConfig
 from ottla.base.errors import ErrorCode, Refused
-from ottla.base.types import ZERO_UUID
+from ottla.base.types import METADATA_TOPIC, ZERO_UUID
 from ottla.broker.endpoints import Endpoints, controller_id, offline_replicas
 from ottla.broker.operations import ALL_ON_CLUSTER, ALL_ON_TOPIC, NOT_ASKED
 from ottla.broker.route import Call, Route, refuse, versions
@@ -26,6 +26,7 @@ from ottla.wire.messages.metadata import (
 )
 
 INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
+_NOT_TO_BE_CREATED = INTERNAL_TOPICS | {METADATA_TOPIC}
 _CHOOSES_CREATION = 4
 _TELLS_LISTENER = 6
 _BY_ID_VERSION = 12
@@ -85,7 +86,7 @@ class MetadataApi:
         """
         known = self._controller.image.topics_by_name
         wanted = [t.name for t in topics if t.topic_id == ZERO_UUID and t.name is not None and t.name not in known]
-        names = dict.fromkeys(name for name in wanted if _is_legal(name) and name not in INTERNAL_TOPICS)
+        names = dict.fromkeys(name for name in wanted if _is_legal(name) and name not in _NOT_TO_BE_CREATED)
         if not names:
             return {}
         refusals: dict[str, Refused] = {}

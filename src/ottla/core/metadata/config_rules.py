@@ -42,7 +42,8 @@ def check_broker_config(values: Mapping[str, str], changed: set[str], is_default
             if row is not None:
                 row.parse(text)
     except BadSetting as bad:
-        raise Refused(ErrorCode.INVALID_CONFIG, str(bad)) from None
+        # Another code than for a topic: Kafka has brokers check these settings themselves, with an older vocabulary.
+        raise Refused(ErrorCode.INVALID_REQUEST, str(bad)) from None
 
 
 def _check_sizes(values: Mapping[str, str]) -> None:

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from ottla.base.errors import ErrorCode, Refused
 from ottla.base.limits import PARTITIONS_PER_REQUEST_MAX, PARTITIONS_PER_TOPIC_MAX, TOPIC_NAME_CHARS_MAX
-from ottla.base.types import ZERO_UUID, Uuid, uuid_text
+from ottla.base.types import METADATA_TOPIC, ZERO_UUID, Uuid, uuid_text
 from ottla.core.metadata.asks import (
     Decision,
     NewPartitions,
@@ -39,7 +39,7 @@ class _Room:
 
     def take(self, total: int, added: int) -> None:
         if total > PARTITIONS_PER_TOPIC_MAX:
-            raise Refused(ErrorCode.INVALID_PARTITIONS, f"A topic has at most {PARTITIONS_PER_TOPIC_MAX} partitions.")
+            raise Refused(ErrorCode.POLICY_VIOLATION, f"A topic has at most {PARTITIONS_PER_TOPIC_MAX} partitions.")
         if added > self.left:
             raise Refused(
                 ErrorCode.POLICY_VIOLATION,
@@ -87,6 +87,9 @@ def create_topics(state: ControllerState, asks: Sequence[NewTopic], validate_onl
 def _create_topic(state: ControllerState, ask: NewTopic, room: _Room) -> tuple[list[object], TopicCreation]:
     image = state.image
     check_topic_name(ask.name)
+    if ask.name == METADATA_TOPIC:
+        # Its directory would be that of the metadata log itself.
+        raise Refused(ErrorCode.INVALID_REQUEST, f"{METADATA_TOPIC} is the cluster's own")
     if ask.name in image.topics_by_name:
         raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{ask.name}' already exists.")
     metric = metric_name(ask.name)

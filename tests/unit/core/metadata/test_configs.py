@@ -120,7 +120,7 @@ def test_what_is_fixed_at_start_cannot_be_changed_at_run_time() -> None:
         assert edit(cluster, 4, name, ConfigEdit("log.dirs", SET, "/etc")) == ErrorCode.INVALID_REQUEST
         assert edit(cluster, 4, name, ConfigEdit("node.id", SET, "5")) == ErrorCode.INVALID_REQUEST
         assert edit(cluster, 4, name, ConfigEdit("no.such", SET, "5")) == ErrorCode.INVALID_CONFIG
-        assert edit(cluster, 4, name, ConfigEdit("log.retention.ms", SET, "none")) == ErrorCode.INVALID_CONFIG
+        assert edit(cluster, 4, name, ConfigEdit("log.retention.ms", SET, "none")) == ErrorCode.INVALID_REQUEST
     assert not [key for key in cluster.image.configs if key[0] == 4]
 
 

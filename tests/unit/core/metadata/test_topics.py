@@ -88,8 +88,8 @@ def test_a_name_that_is_asked_for_twice_is_refused_and_others_are_made() -> None
     [
         (NewTopic("t", partition_count=0), ErrorCode.INVALID_PARTITIONS),
         (NewTopic("t", partition_count=-2), ErrorCode.INVALID_PARTITIONS),
-        (NewTopic("t", partition_count=2**31 - 1), ErrorCode.INVALID_PARTITIONS),
-        (NewTopic("t", partition_count=PARTITIONS_PER_TOPIC_MAX + 1), ErrorCode.INVALID_PARTITIONS),
+        (NewTopic("t", partition_count=2**31 - 1), ErrorCode.POLICY_VIOLATION),
+        (NewTopic("t", partition_count=PARTITIONS_PER_TOPIC_MAX + 1), ErrorCode.POLICY_VIOLATION),
         (NewTopic("t", replication_factor=0), ErrorCode.INVALID_REPLICATION_FACTOR),
         (NewTopic("t", replication_factor=-2), ErrorCode.INVALID_REPLICATION_FACTOR),
         (NewTopic("t", replication_factor=3), ErrorCode.INVALID_REPLICATION_FACTOR),
@@ -211,8 +211,9 @@ def test_a_topic_only_grows() -> None:
     assert grow(cluster, NewPartitions("t", 5)) == [("t", ErrorCode.NONE)]
     partitions = cluster.image.topics_by_name["t"].partitions
     assert [len(entry.replicas) for entry in partitions] == [2] * 5
-    for count in (5, 4, 0, -1, 2**31 - 1):
+    for count in (5, 4, 0, -1):
         assert grow(cluster, NewPartitions("t", count)) == [("t", ErrorCode.INVALID_PARTITIONS)]
+    assert grow(cluster, NewPartitions("t", 2**31 - 1)) == [("t", ErrorCode.POLICY_VIOLATION)]
     assert grow(cluster, NewPartitions("x", 2)) == [("x", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
     twice = grow(cluster, NewPartitions("t", 6), NewPartitions("t", 7))
     assert twice == [("t", ErrorCode.INVALID_REQUEST)] * 2
