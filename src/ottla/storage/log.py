@@ -413,6 +413,7 @@ class Log:
             self._store_epochs()
             self.flush()
             active.sync()
-            self.snapshots.take(self.end_offset, self.producers.snapshot(), sync=True)
+            if self.end_offset > self._bases[0] or len(self.producers):
+                self.snapshots.take(self.end_offset, self.producers.snapshot(), sync=True)
         for segment in self.segments:
             segment.close()

@@ -327,7 +327,8 @@ def _settle(opening: Opening, are_epochs_known: bool) -> None:
     opening.snapshots.remove_strays(segment.base_offset for segment in opening.segments)
     opening.snapshots.remove_above(opening.end_offset)
     if opening.has_recovered:
-        opening.snapshots.take(opening.end_offset, opening.producers.snapshot(), sync=False)
+        if opening.end_offset > opening.segments[0].base_offset:
+            opening.snapshots.take(opening.end_offset, opening.producers.snapshot(), sync=False)
         opening.recovery_point = min(start.recovery_point, opening.end_offset)
     else:
         opening.recovery_point = opening.end_offset if start.clean else min(start.recovery_point, opening.end_offset)
