@@ -1,0 +1,234 @@
+"""The main job, end to end, with proof: `make demo`.
+
+A node is started with one command. A client writes numbered payments; half-way the node is killed (SIGKILL) and started
+again, while the client goes on. Then everything is read back: each payment must be there once, in order, and the sum
+must be what it has to be. At last the log files are checked on disk.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+OTTLA = str(Path(sys.executable).with_name("ottla"))
+TOPIC = "payments"
+PARTITIONS = 3
+PAYMENTS = 300_000
+WAIT_SECONDS_MAX = 60.0
+
+
+class NotProven(Exception):
+    """A promise that did not come true."""
+
+
+def say(what: str) -> None:
+    print(what, flush=True)
+
+
+def prove(claim: str, actual: object, expected: object) -> None:
+    if actual != expected:
+        raise NotProven(f"{claim}: expected {expected!r}, found {actual!r}")
+    say(f"   ✔ {claim}")
+
+
+def cents_of(number: int) -> int:
+    """What payment `number` is about: any rule that both sides can compute."""
+    return number * 7919 % 100_000
+
+
+@dataclass
+class Node:
+    """`ottla start` as a child process, on a port that stays the same over restarts."""
+
+    directory: Path
+    port: int
+    process: subprocess.Popen[str] | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def start(self) -> float:
+        """Returns the seconds until it said that it listens."""
+        began = time.monotonic()
+        command = [OTTLA, "start", "--data-dir", str(self.directory), "--listen", self.bootstrap, "--log-level=warning"]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if "is listening" not in line:
+            raise NotProven(f"the node did not start (exit code {self.process.wait(WAIT_SECONDS_MAX)})")
+        return time.monotonic() - began
+
+    def end(self, how: signal.Signals) -> int:
+        assert self.process is not None
+        self.process.send_signal(how)
+        return self.process.wait(WAIT_SECONDS_MAX)
+
+
+@contextmanager
+def running_node(directory: Path) -> Iterator[Node]:
+    node = Node(directory, free_port())
+    seconds = node.start()
+    say(f"   ottla start --data-dir … --listen {node.bootstrap}   ({seconds:.2f} s)")
+    try:
+        yield node
+    finally:
+        if node.process is not None and node.process.poll() is None:
+            node.end(signal.SIGTERM)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@dataclass
+class Sender:
+    """Writes all payments with an idempotent producer, and counts what was acknowledged."""
+
+    bootstrap: str
+    acknowledged: int = 0
+    refused: list[str] = field(default_factory=list)
+    half_way: threading.Event = field(default_factory=threading.Event)
+
+    def send_all(self) -> None:
+        producer = Producer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "enable.idempotence": True,
+                "linger.ms": 5,
+                "compression.type": "lz4",
+                "reconnect.backoff.max.ms": 250,
+                # The lost connection is what this is about; the client library need not tell us.
+                "error_cb": lambda _: None,
+                "log_level": 0,
+            }
+        )
+        for number in range(PAYMENTS):
+            value = json.dumps({"number": number, "cents": cents_of(number)})
+            self._send(producer, str(number % 1000), value)
+            # Waiting here for half of the receipts is what puts the crash into the middle of the stream.
+            while number == PAYMENTS * 2 // 3 and self.acknowledged < PAYMENTS // 2 and not self.refused:
+                producer.poll(0.05)
+        if producer.flush(WAIT_SECONDS_MAX):
+            self.refused.append("some payments were never answered")
+
+    def _send(self, producer: Producer, key: str, value: str) -> None:
+        while True:
+            try:
+                producer.produce(TOPIC, value, key, on_delivery=self._on_delivery)
+                producer.poll(0)
+                return
+            except BufferError:
+                producer.poll(0.1)
+
+    def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self.refused.append(str(error))
+            return
+        self.acknowledged += 1
+        if self.acknowledged == PAYMENTS // 2:
+            self.half_way.set()
+
+
+def write_through_a_crash(node: Node) -> None:
+    sender = Sender(node.bootstrap)
+    thread = threading.Thread(target=sender.send_all, daemon=True)
+    began = time.monotonic()
+    thread.start()
+    if not sender.half_way.wait(WAIT_SECONDS_MAX):
+        raise NotProven(f"only {sender.acknowledged:,} payments were taken: {sender.refused[:1]}")
+    node.end(signal.SIGKILL)
+    say(f"   {sender.acknowledged:,} payments taken, node killed with SIGKILL while more were on their way")
+    say(f"   node started again on the same directory   ({node.start():.2f} s)")
+    thread.join(WAIT_SECONDS_MAX)
+    prove("the client never noticed: no payment was refused", sender.refused[:1], [])
+    prove(f"all {PAYMENTS:,} payments were acknowledged", sender.acknowledged, PAYMENTS)
+    say(f"   {PAYMENTS / (time.monotonic() - began):,.0f} payments a second, crash included")
+
+
+def read_back(bootstrap: str) -> tuple[list[int], int, bool]:
+    """The numbers read, the sum of their cents, and whether each partition held its numbers in order."""
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "demo", "enable.auto.commit": False, "enable.partition.eof": True}
+    )
+    consumer.assign([TopicPartition(TOPIC, partition, 0) for partition in range(PARTITIONS)])
+    numbers: list[int] = []
+    total, in_order, at_end, last = 0, True, 0, [-1] * PARTITIONS
+    deadline = time.monotonic() + WAIT_SECONDS_MAX
+    while at_end < PARTITIONS and time.monotonic() < deadline:
+        for message in consumer.consume(1000, 1.0):
+            if (error := message.error()) is not None:
+                at_end += error.code() == KafkaError._PARTITION_EOF
+                continue
+            payment = json.loads(message.value() or b"{}")
+            partition = message.partition() or 0
+            in_order = in_order and payment["number"] > last[partition]
+            last[partition] = payment["number"]
+            numbers.append(payment["number"])
+            total += payment["cents"]
+    consumer.close()
+    return numbers, total, in_order
+
+
+def check_what_was_read(bootstrap: str) -> None:
+    numbers, total, in_order = read_back(bootstrap)
+    expected = sum(map(cents_of, range(PAYMENTS)))
+    prove(f"{PAYMENTS:,} payments were read", len(numbers), PAYMENTS)
+    prove("none is missing and none is there twice", sorted(numbers) == list(range(PAYMENTS)), True)
+    prove("each partition holds its payments in order", in_order, True)
+    prove(f"they add up to {expected / 100:,.2f}", total, expected)
+
+
+def check_the_files(directory: Path) -> None:
+    for partition in range(PARTITIONS):
+        path = directory / f"{TOPIC}-{partition}"
+        done = subprocess.run([OTTLA, "log", "dump", str(path)], capture_output=True, text=True, check=False)
+        summary = (done.stdout.splitlines() or [""])[-1].strip()
+        prove(f"ottla log dump {path.name}: checksums, order and indexes are sound ({summary})", done.returncode, 0)
+
+
+def run(directory: Path) -> None:
+    say("1. Start a node")
+    with running_node(directory) as node:
+        say("2. Create a topic")
+        admin = AdminClient({"bootstrap.servers": node.bootstrap})
+        for future in admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)]).values():
+            future.result(WAIT_SECONDS_MAX)
+        say(f"   {TOPIC}, {PARTITIONS} partitions")
+        say("3. Write payments, and kill the node in the middle")
+        write_through_a_crash(node)
+        say("4. Read everything back")
+        check_what_was_read(node.bootstrap)
+        say("5. Stop the node, check the files")
+        prove("the node stops cleanly", node.end(signal.SIGTERM), 0)
+    check_the_files(directory)
+
+
+def main() -> int:
+    with tempfile.TemporaryDirectory(prefix="ottla-demo-") as directory:
+        try:
+            run(Path(directory))
+        except NotProven as failure:
+            say(f"   ✘ {failure}")
+            return 1
+    say("Proven.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
