@@ -28,6 +28,8 @@ TOPIC = "payments"
 PARTITIONS = 3
 PAYMENTS = 300_000
 WAIT_SECONDS_MAX = 60.0
+QUIET = {"log_level": 0, "error_cb": lambda _: None}
+"""The lost connection is what this is about; the client library need not tell us."""
 
 
 class NotProven(Exception):
@@ -113,9 +115,7 @@ class Sender:
                 "linger.ms": 5,
                 "compression.type": "lz4",
                 "reconnect.backoff.max.ms": 250,
-                # The lost connection is what this is about; the client library need not tell us.
-                "error_cb": lambda _: None,
-                "log_level": 0,
+                **QUIET,
             }
         )
         for number in range(PAYMENTS):
@@ -164,7 +164,13 @@ def write_through_a_crash(node: Node) -> None:
 def read_back(bootstrap: str) -> tuple[list[int], int, bool]:
     """The numbers read, the sum of their cents, and whether each partition held its numbers in order."""
     consumer = Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": "demo", "enable.auto.commit": False, "enable.partition.eof": True}
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "demo",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            **QUIET,
+        }
     )
     consumer.assign([TopicPartition(TOPIC, partition, 0) for partition in range(PARTITIONS)])
     numbers: list[int] = []
@@ -206,7 +212,7 @@ def run(directory: Path) -> None:
     say("1. Start a node")
     with running_node(directory) as node:
         say("2. Create a topic")
-        admin = AdminClient({"bootstrap.servers": node.bootstrap})
+        admin = AdminClient({"bootstrap.servers": node.bootstrap, **QUIET})
         for future in admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)]).values():
             future.result(WAIT_SECONDS_MAX)
         say(f"   {TOPIC}, {PARTITIONS} partitions")
