@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -28,7 +29,7 @@ TOPIC = "payments"
 PARTITIONS = 3
 PAYMENTS = 300_000
 WAIT_SECONDS_MAX = 60.0
-QUIET = {"log_level": 0, "error_cb": lambda _: None}
+QUIET: dict[str, Any] = {"log_level": 0, "error_cb": lambda _: None}
 """The lost connection is what this is about; the client library need not tell us."""
 
 
