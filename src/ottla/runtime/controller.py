@@ -23,6 +23,7 @@ import structlog
 
 from ottla.base.broker_settings import BROKER_SETTINGS
 from ottla.base.errors import ErrorCode, Refused
+from ottla.base.types import ZERO_UUID
 from ottla.base.limits import METADATA_RECORDS_PER_BATCH_MAX
 from ottla.core.metadata import asks as a
 from ottla.core.metadata import brokers, configs, elections, features, topics
@@ -78,6 +79,7 @@ class ReplicaStatus:
     last_fetch_ms: int
     last_caught_up_ms: int
     is_voter: bool
+    directory_id: bytes = ZERO_UUID
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,10 +180,12 @@ class Controller:
         self._quorum.receive(message)
 
     def quorum_status(self) -> QuorumStatus:
-        voters = {voter.id for voter in self._voters}
+        voters = {voter.id: voter.directory_id for voter in self._voters}
         leader_id = -1 if self.leader_id is None else self.leader_id
         replicas = tuple(
-            ReplicaStatus(id, peer.end_offset, peer.fetched_ms, peer.caught_up_ms, id in voters)
+            ReplicaStatus(
+                id, peer.end_offset, peer.fetched_ms, peer.caught_up_ms, id in voters, voters.get(id, ZERO_UUID)
+            )
             for id, peer in sorted(self._quorum.replicas.items())
         )
         return QuorumStatus(leader_id, self.epoch, self._quorum.high_watermark, replicas)

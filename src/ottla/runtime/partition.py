@@ -20,7 +20,7 @@ from ottla.storage import retention
 from ottla.storage.log import Log
 from ottla.storage.slices import Slices
 from ottla.wire.batch import keyless_records
-from ottla.wire.batch_header import BatchHeader, stamp_append_time
+from ottla.wire.batch_header import BatchHeader, read_header, stamp_append_time
 from ottla.wire.produced import check_produced
 
 NO_TIMESTAMP = -1
@@ -184,6 +184,17 @@ class Partition:
         base_offset = self._write(data, header, leader, now_ms)
         return Appended(base_offset, base_offset + header.last_offset_delta + 1, stamped_ms, self.log.start_offset)
 
+    def append_own(self, batch: bytearray, now_ms: int) -> int:
+        """Append a batch that this node has made itself, as a coordinator; where the log ends then."""
+        leader = self.led()
+        if not leader.has_enough_in_sync:
+            raise Refused(ErrorCode.NOT_ENOUGH_REPLICAS, f"{len(leader.term.isr)} replicas of {self.key} are in sync")
+        if len(batch) > self.config.max_message_bytes:
+            raise Refused(ErrorCode.MESSAGE_TOO_LARGE, f"a batch of {len(batch)} bytes for {self.key}")
+        data = memoryview(batch)
+        self._write(data, read_header(data), leader, now_ms)
+        return self.log.end_offset
+
     def acknowledged(self, end_offset: int, acks: int) -> asyncio.Future[None] | None:
         """What an answer to an append must wait for; None when nothing."""
         if acks == -1:
@@ -194,6 +205,7 @@ class Partition:
 
     def _write(self, data: memoryview, header: BatchHeader, leader: Leader, now_ms: int) -> int:
         log = self.log
+        active = log.active
         try:
             base_offset = log.append(data, header, leader.term.epoch, now_ms)
         except OSError as problem:
@@ -205,7 +217,8 @@ class Partition:
             return base_offset
         if leader.on_append(Offset(end_offset)):
             self._publish()
-        if end_offset - log.recovery_point >= self.config.flush_messages:
+        if log.active is not active or end_offset - log.recovery_point >= self.config.flush_messages:
+            # A segment that is full goes to the disk by itself, so that a restart need not read all of it again.
             self._start_flush(end_offset)
         return base_offset
 

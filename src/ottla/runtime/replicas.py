@@ -25,6 +25,8 @@ from ottla.storage.log import Log, LogPlace, LogStart
 
 log = structlog.get_logger(__name__)
 
+OnLeadership = Callable[[Partition], None]
+
 
 class Replicas:
     def __init__(
@@ -50,6 +52,7 @@ class Replicas:
         self._homes: dict[Partition, LogDirectory] = {}
         self._opening: dict[TopicPartition, asyncio.Task[None]] = {}
         self._configs: dict[str, LogConfig] = {}
+        self._watchers: dict[str, tuple[OnLeadership, OnLeadership]] = {}
         self._broker_texts: Mapping[str, str] = dict(config.texts)
 
     def __iter__(self) -> Iterator[Partition]:
@@ -79,6 +82,13 @@ class Replicas:
         if topic is None:
             raise Refused(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
         raise self._why_missing(topic, index)
+
+    def watch(self, topic: str, on_led: OnLeadership, on_lost: OnLeadership) -> None:
+        """Tell when this node begins and ceases to lead partitions of `topic`."""
+        self._watchers[topic] = (on_led, on_lost)
+        for partition in self._by_name.get(topic, {}).values():
+            if partition.leader is not None:
+                on_led(partition)
 
     def home_of(self, partition: Partition) -> LogDirectory:
         return self._homes[partition]
@@ -197,8 +207,18 @@ class Replicas:
         if image.leader == self._me:
             checkpointed = self._homes[partition].high_watermarks.get(partition.key, 0)
             partition.lead(image, self._me, checkpointed, self._now_ms())
+            watcher = self._watchers.get(partition.key.topic)
+            if watcher is not None:
+                watcher[0](partition)
         else:
-            partition.resign(Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"node {image.leader} leads {partition.key}"))
+            refusal = Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"node {image.leader} leads {partition.key}")
+            self._resign(partition, refusal)
+
+    def _resign(self, partition: Partition, refusal: Refused) -> None:
+        watcher = self._watchers.get(partition.key.topic)
+        if watcher is not None and partition.leader is not None:
+            watcher[1](partition)
+        partition.resign(refusal)
 
     def _directory_for(self, key: TopicPartition) -> LogDirectory | None:
         """Where the partition lies already, or the directory that holds the fewest."""
@@ -268,7 +288,7 @@ class Replicas:
             del self._by_id[partition.topic_id]
             if self._by_name.get(partition.key.topic) is siblings:
                 del self._by_name[partition.key.topic]
-        partition.resign(refusal)
+        self._resign(partition, refusal)
         return self._homes.pop(partition)
 
     def _on_partition_failed(self, partition: Partition, problem: OSError) -> None:
@@ -301,7 +321,7 @@ class Replicas:
     async def close(self) -> None:
         """Close every log, fsyncs and all; a directory in which that fails is not marked as cleanly stopped."""
         for partition in self:
-            partition.resign(Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the node is shutting down"))
+            self._resign(partition, Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the node is shutting down"))
         await asyncio.gather(*(self._close_log(partition) for partition in self))
 
     async def _close_log(self, partition: Partition) -> None:

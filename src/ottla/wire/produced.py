@@ -10,6 +10,7 @@ from ottla.wire.batch_header import (
     CODEC_MASK,
     CONTROL,
     DELETE_HORIZON,
+    HEADER_BYTES,
     LOG_APPEND_TIME,
     TRANSACTIONAL,
     BatchHeader,
@@ -20,6 +21,8 @@ from ottla.wire.batch_header import (
 from ottla.wire.compression import Codec
 from ottla.wire.malformed import Malformed
 
+_MAGIC_AT = 16
+_OLD_MAGICS = (0, 1)
 _UNUSED_ATTRIBUTES = 0xFF80
 _NOT_PLAIN = (_UNUSED_ATTRIBUTES | CODEC_MASK & ~0x3) | TRANSACTIONAL | CONTROL | DELETE_HORIZON
 """Codecs 4 to 7 are among it: the last of them do not exist."""
@@ -32,9 +35,11 @@ def check_produced(data: Bytes | None) -> BatchHeader:
     try:
         header = read_header(data)
     except Malformed as fault:
-        raise Refused(ErrorCode.INVALID_RECORD, str(fault)) from None
+        # Producers try again after CORRUPT_MESSAGE: it is for what a wire may have done, not for what they meant.
+        is_meant = len(data) < HEADER_BYTES or data[_MAGIC_AT] in _OLD_MAGICS
+        raise Refused(ErrorCode.INVALID_RECORD if is_meant else ErrorCode.CORRUPT_MESSAGE, str(fault)) from None
     if header.size > len(data):
-        raise Refused(ErrorCode.CORRUPT_MESSAGE, f"record batch of {header.size} bytes in {len(data)}")
+        raise Refused(ErrorCode.INVALID_RECORD, f"record batch of {header.size} bytes in {len(data)}")
     if header.size < len(data):
         raise Refused(ErrorCode.INVALID_RECORD, "more than one record batch in one partition")
     if not crc_ok(data, 0, header):

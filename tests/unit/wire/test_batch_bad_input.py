@@ -61,12 +61,12 @@ def test_a_sound_batch_passes() -> None:
 def test_a_batch_length_too_small_for_a_header_is_malformed(length: int) -> None:
     with pytest.raises(Malformed):
         read_header(with_raw_length(length))
-    assert refusal(with_raw_length(length)) == ErrorCode.INVALID_RECORD
+    assert refusal(with_raw_length(length)) == ErrorCode.CORRUPT_MESSAGE
 
 
 @pytest.mark.parametrize("length", [len(GOOD) - 11, 2**31 - 1])
 def test_a_batch_length_past_the_data_is_corrupt(length: int) -> None:
-    assert refusal(with_raw_length(length)) == ErrorCode.CORRUPT_MESSAGE
+    assert refusal(with_raw_length(length)) == ErrorCode.INVALID_RECORD
     with pytest.raises(Malformed):
         decode_records(with_raw_length(length))
 
@@ -87,7 +87,8 @@ def test_a_position_in_front_of_the_data_is_malformed() -> None:
 
 @pytest.mark.parametrize("magic", [0, 1, 3, 127])
 def test_another_magic_is_refused(magic: int) -> None:
-    assert refusal(GOOD[:16] + bytes((magic,)) + GOOD[17:]) == ErrorCode.INVALID_RECORD
+    expected = ErrorCode.INVALID_RECORD if magic in (0, 1) else ErrorCode.CORRUPT_MESSAGE
+    assert refusal(GOOD[:16] + bytes((magic,)) + GOOD[17:]) == expected
 
 
 def test_no_batch_and_two_batches_are_refused() -> None:

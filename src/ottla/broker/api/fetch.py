@@ -103,7 +103,8 @@ class _Reading:
                     result.aborted_transactions = None
                     self.is_enough = True
             response.responses.append(answer)
-        if self._bytes_max - self._bytes_left >= max(self._call.request.min_bytes, 0):
+        # More than the client takes is never waited for.
+        if self._bytes_max - self._bytes_left >= min(self._call.request.min_bytes, self._bytes_max):
             self.is_enough = True
         return response
 
