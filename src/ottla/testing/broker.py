@@ -21,9 +21,6 @@ Topics: TypeAlias = Mapping[str, int] | Sequence[str]
 
 WAIT_SECONDS_MAX = 30.0
 
-SMALL = {"log.initial.task.delay.ms": "500", "log.segment.delete.delay.ms": "0"}
-"""What a test wants otherwise than a server does: deleted things gone at once."""
-
 
 class Broker:
     """A node in a background thread, for synchronous code: `with Broker() as broker: connect(broker.bootstrap)`.
@@ -148,7 +145,7 @@ class AsyncBroker:
         keep_quiet()
         self._temporary = None if self._data_dir else TemporaryDirectory(prefix="ottla-")
         directory = Path(self._data_dir or self._temporary.name)  # type: ignore[union-attr]
-        texts = SMALL | {name: _text(value) for name, value in self._settings.items()}
+        texts = {name: _text(value) for name, value in self._settings.items()}
         config = BrokerConfig.from_texts({**texts, "listeners": self._listen}, log_dirs=(directory,))
         node = Node(config)
         try:
