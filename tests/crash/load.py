@@ -15,6 +15,7 @@ from typing import NamedTuple
 from ottla.base.errors import ErrorCode
 from ottla.wire.batch import ProducerStamp, encode_batch, iter_headers, new_records
 
+from .churn import Churn
 from .client import EARLIEST, LATEST, Answered, Client
 from .ledger import Ledger, Stamp, sealed_value, stored_in
 from .node import NodeProcess
@@ -151,7 +152,10 @@ class Reader:
             self._offset = header.next_offset
 
 
-def _work(port: int, job: Writer | Reader, stop: threading.Event) -> None:
+Job = Writer | Reader | Churn
+
+
+def _work(port: int, job: Job, stop: threading.Event) -> None:
     """Run it on a connection of its own until that breaks, or until it is told to stop."""
     try:
         with Client(port) as client:
@@ -163,7 +167,7 @@ def _work(port: int, job: Writer | Reader, stop: threading.Event) -> None:
 class Load:
     """Everything that runs against a node at the same time."""
 
-    def __init__(self, node: NodeProcess, jobs: Iterable[Writer | Reader]) -> None:
+    def __init__(self, node: NodeProcess, jobs: Iterable[Job]) -> None:
         self.node = node
         self.jobs = list(jobs)
         self._pool = ThreadPoolExecutor(max(1, len(self.jobs)))

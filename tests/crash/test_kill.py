@@ -95,9 +95,9 @@ class Scene:
 
 
 @pytest.fixture
-def scene(tmp_path: Path) -> Iterator[Scene]:
+def scene(scratch: Path) -> Iterator[Scene]:
     print(f"OTTLA_CRASH_SEED={SEED}")
-    scene = Scene(tmp_path, random.Random(SEED))
+    scene = Scene(scratch, random.Random(SEED))
     try:
         yield scene
     finally:
