@@ -60,3 +60,16 @@ def test_a_project_that_does_not_use_it_loads_no_node(tmp_path: Path) -> None:
     )
     done = run_pytest(tmp_path)
     assert "1 passed" in done.stdout, done.stdout + done.stderr
+
+
+def test_the_node_is_loaded_past_the_rewriting_of_assertions(tmp_path: Path) -> None:
+    """An installed wheel marks all of Ottla for rewriting; an editable install does not, so the project asks for it."""
+    (tmp_path / "conftest.py").write_text("import pytest\npytest.register_assert_rewrite('ottla')\n")
+    (tmp_path / "test_user.py").write_text(
+        "def test_it(ottla_broker):\n"
+        "    import ottla.broker.server, ottla.cli.failure\n"
+        "    assert 'pytest' in type(ottla.cli.failure.__loader__).__module__\n"
+        "    assert 'pytest' not in type(ottla.broker.server.__loader__).__module__\n"
+    )
+    done = run_pytest(tmp_path)
+    assert "1 passed" in done.stdout, done.stdout + done.stderr
