@@ -64,8 +64,9 @@ class Log:
         self._truncations = 0
         self._is_failed = False
         self._is_changed = opening.has_recovered or not start.clean
+        self._opened_end = opening.end_offset
         self._are_names_synced = False
-        self._are_epochs_stored = False
+        self._are_epochs_stored = opening.are_epochs_stored
         self._set_segments(opening.segments)
         self._store_epochs()
 
@@ -407,7 +408,7 @@ class Log:
 
     def close(self, clean: bool = True) -> None:
         """A clean close leaves nothing to recover, once the log directory is marked as cleanly stopped."""
-        if clean and (self._is_changed or self.recovery_point < self.end_offset):
+        if clean and (self._is_changed or self.end_offset != self._opened_end):
             active = self._active
             active.finish()
             self._store_epochs()

@@ -48,13 +48,34 @@ def _find_record(batch: bytes, header: BatchHeader, timestamp: int, start_offset
 
 
 def max_timestamp_offset(segments: Sequence[Segment], start_offset: int) -> TimedOffset | None:
-    """The first record that has the largest timestamp of all."""
-    latest = max(segments, key=lambda segment: segment.max_timestamp)
-    if latest.max_timestamp < 0:
-        return None
-    place = latest.find(latest.max_timestamp_offset)
-    if place is None or place.last_offset < start_offset:
-        return offset_for_timestamp(segments, latest.max_timestamp, start_offset)
-    batch = latest.read(place.position, place.size)
-    header = next(latest.batches(place.position))[1]
-    return _find_record(batch, header, header.max_timestamp, start_offset)
+    """The first record that has the largest timestamp of all at or behind `start_offset`."""
+    best: TimedOffset | None = None
+    for segment in segments:
+        if segment.max_timestamp > (best.timestamp if best else -1):
+            found = _largest_in(segment, start_offset)
+            if found is not None and (best is None or found.timestamp > best.timestamp):
+                best = found
+    return best
+
+
+def _largest_in(segment: Segment, start_offset: int) -> TimedOffset | None:
+    place = segment.find(segment.max_timestamp_offset)
+    if place is None or place.base_offset < start_offset:
+        return _largest_behind(segment, start_offset)
+    header = next(segment.batches(place.position))[1]
+    found = _find_record(segment.read(place.position, place.size), header, header.max_timestamp, start_offset)
+    return found or _largest_behind(segment, start_offset)
+
+
+def _largest_behind(segment: Segment, start_offset: int) -> TimedOffset | None:
+    """The same where the index does not help: the record that it means has been deleted, or compacted away."""
+    best: TimedOffset | None = None
+    place = segment.find(start_offset)
+    for position, header in segment.batches(place.position) if place else ():
+        if header.max_timestamp > (best.timestamp if best else -1):
+            records = decode_records(segment.read(position, header.size))
+            kept = [record for record in records if record.offset >= start_offset]
+            largest = max(kept, key=lambda record: (record.timestamp, -record.offset), default=None)
+            if largest is not None and (best is None or largest.timestamp > best.timestamp):
+                best = TimedOffset(largest.timestamp, largest.offset, header.leader_epoch)
+    return best

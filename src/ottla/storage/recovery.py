@@ -16,7 +16,7 @@ from crc32c import crc32c
 
 from ottla.base.topic_settings import LogConfig
 from ottla.core.producers import ProducerTable
-from ottla.core.replication.epochs import EpochCache
+from ottla.core.replication.epochs import EpochCache, EpochEntry
 from ottla.storage import swap
 from ottla.storage.checkpoint import LEADER_EPOCHS, BadCheckpoint, decode_epochs
 from ottla.storage.files import Entry, Files, Handle
@@ -54,6 +54,8 @@ class Opening:
     end_offset: int = 0
     recovery_point: int = 0
     has_recovered: bool = False
+    are_epochs_stored: bool = False
+    """Whether the checkpoint says what `epochs` says."""
 
 
 def open_log(place: LogPlace, config: LogConfig, start: LogStart, now_ms: int, files: Files) -> Opening:
@@ -71,7 +73,7 @@ def open_log(place: LogPlace, config: LogConfig, start: LogStart, now_ms: int, f
         producers=ProducerTable(start.producer_expiration_ms),
         epochs=EpochCache(),
     )
-    are_epochs_known = _load_epochs(opening, entries)
+    stored_epochs = _load_epochs(opening, entries)
     if not opening.segments:
         opening.segments.append(Segment.create(files, place.path, start.log_start_offset, now_ms))
     first_suspect = _first_suspect(opening)
@@ -79,7 +81,7 @@ def open_log(place: LogPlace, config: LogConfig, start: LogStart, now_ms: int, f
         _recover(opening, first_suspect)
     else:
         _trust(opening)
-    _settle(opening, are_epochs_known)
+    _settle(opening, stored_epochs)
     return opening
 
 
@@ -113,16 +115,17 @@ def _segments(files: Files, directory: str, entries: Iterable[Entry]) -> list[Se
     return segments
 
 
-def _load_epochs(opening: Opening, entries: Iterable[Entry]) -> bool:
-    """Whether the checkpoint of epochs could be read; otherwise the batches have to tell."""
+def _load_epochs(opening: Opening, entries: Iterable[Entry]) -> list[EpochEntry] | None:
+    """What the checkpoint of epochs says; None if it does not, so that the batches have to tell."""
     if all(entry.name != LEADER_EPOCHS for entry in entries):
-        return not any(segment.size for segment in opening.segments)
+        return None
     try:
-        opening.epochs = EpochCache(decode_epochs(opening.files.read(f"{opening.place.path}/{LEADER_EPOCHS}")))
+        stored = decode_epochs(opening.files.read(f"{opening.place.path}/{LEADER_EPOCHS}"))
     except BadCheckpoint as error:
         log.warning("epoch checkpoint unreadable", partition=str(opening.place), reason=str(error))
-        return False
-    return True
+        return None
+    opening.epochs = EpochCache(stored)
+    return stored
 
 
 def _first_suspect(opening: Opening) -> int:
@@ -314,16 +317,17 @@ class _SegmentRecovery:
         return True
 
 
-def _settle(opening: Opening, are_epochs_known: bool) -> None:
+def _settle(opening: Opening, stored_epochs: list[EpochEntry] | None) -> None:
     """Make the parts agree with one another (log start, epochs, snapshots, recovery point)."""
     start = opening.start
     opening.start_offset = max(start.log_start_offset, opening.segments[0].base_offset)
     if opening.end_offset < opening.start_offset:
         _start_anew(opening)
-    if not are_epochs_known:
+    if stored_epochs is None:
         _rebuild_epochs(opening)
     opening.epochs.truncate_from(opening.end_offset)  # type: ignore[arg-type]
     opening.epochs.truncate_to_start(opening.start_offset)  # type: ignore[arg-type]
+    opening.are_epochs_stored = opening.epochs.entries == stored_epochs
     opening.snapshots.remove_strays(segment.base_offset for segment in opening.segments)
     opening.snapshots.remove_above(opening.end_offset)
     if opening.has_recovered:
