@@ -115,7 +115,7 @@ def test_only_the_partitions_that_are_asked_for_are_described(tmp_path: Path) ->
 
 def quorum_api() -> tuple[Any, QuorumApi]:
     controller, config = one_node()
-    voter = ReplicaStatus(1, 30, -1, -1, True)
+    voter = ReplicaStatus(1, 30, -1, -1, True, b"\x09" * 16)
     observer = ReplicaStatus(2, 20, 0, 0, False)
     controller.quorum_status = lambda: QuorumStatus(1, 3, 29, (voter, observer))  # type: ignore[attr-defined]
     return controller, QuorumApi(controller, config)  # type: ignore[arg-type]
@@ -134,6 +134,7 @@ def test_the_quorum_is_described_in_every_version(version: int) -> None:
     if version >= 1:
         assert partition.current_voters[0].last_fetch_timestamp >= partition.observers[0].last_fetch_timestamp > 0
     if version >= 2:
+        assert partition.current_voters[0].replica_directory_id == b"\x09" * 16
         assert [(node.node_id, node.listeners[0].port) for node in answer.nodes] == [(1, 9092)]
 
 

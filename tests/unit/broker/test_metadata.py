@@ -95,6 +95,14 @@ def test_clients_older_than_the_choice_create_by_asking() -> None:
     assert Room().named("fresh", version=3)["fresh"].error_code == 0
 
 
+def test_asking_creates_only_so_many_topics_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.broker.api.metadata.TOPICS_CREATED_BY_ASKING_MAX", 2)
+    room = Room()
+    first = room.named("a", "b", "c", create=True)
+    assert [topic.error_code for topic in first.values()] == [0, 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert [topic.error_code for topic in room.named("a", "b", "c", create=True).values()] == [0, 0, 0]
+
+
 def test_a_creation_that_fails_says_why() -> None:
     room = Room(settings={"default.replication.factor": "3"})
     assert room.named("fresh", create=True)["fresh"].error_code == ErrorCode.INVALID_REPLICATION_FACTOR

@@ -1,9 +1,12 @@
 """Metadata and DescribeCluster: which topics there are, who leads their partitions, where the brokers are."""
 
 from collections.abc import Iterable
+from itertools import islice
+from typing import NamedTuple
 
 from ottla.base.broker_settings import BrokerConfig
 from ottla.base.errors import ErrorCode, Refused
+from ottla.base.limits import TOPICS_CREATED_BY_ASKING_MAX
 from ottla.base.types import METADATA_TOPIC, ZERO_UUID
 from ottla.broker.endpoints import Endpoints, controller_id, offline_replicas
 from ottla.broker.operations import ALL_ON_CLUSTER, ALL_ON_TOPIC, NOT_ASKED
@@ -86,7 +89,8 @@ class MetadataApi:
         """
         known = self._controller.image.topics_by_name
         wanted = [t.name for t in topics if t.topic_id == ZERO_UUID and t.name is not None and t.name not in known]
-        names = dict.fromkeys(name for name in wanted if _is_legal(name) and name not in _NOT_TO_BE_CREATED)
+        legal = dict.fromkeys(name for name in wanted if _is_legal(name) and name not in _NOT_TO_BE_CREATED)
+        names = list(islice(legal, TOPICS_CREATED_BY_ASKING_MAX))
         if not names:
             return {}
         refusals: dict[str, Refused] = {}
@@ -171,17 +175,41 @@ class _Leaders:
         self, topic: TopicImage, image: ClusterImage, reachable: frozenset[int], version: int
     ) -> list[MetadataResponsePartition]:
         if version < _TELLS_LISTENER:
-            return [_described(entry, image, reachable, version) for entry in topic.partitions]
+            return _described(topic, image, reachable, version)
         known = self._known.get((topic.id, reachable))
         if known is None or len(known) != len(topic.partitions):
-            known = [_described(entry, image, reachable, version) for entry in topic.partitions]
-            self._known[topic.id, reachable] = known
+            known = self._known[topic.id, reachable] = _described(topic, image, reachable, version)
         return known
 
 
+class _Shape(NamedTuple):
+    """What an answer says of a partition besides its number; most partitions of a topic share a few of these."""
+
+    error: int
+    leader: int
+    replicas: list[int]
+    isr: list[int]
+    offline: list[int]
+
+
 def _described(
-    entry: PartitionImage, image: ClusterImage, reachable: frozenset[int], version: int
-) -> MetadataResponsePartition:
+    topic: TopicImage, image: ClusterImage, reachable: frozenset[int], version: int
+) -> list[MetadataResponsePartition]:
+    shapes: dict[object, _Shape] = {}
+    answers: list[MetadataResponsePartition] = []
+    for entry in topic.partitions:
+        key = (entry.leader, entry.replicas, entry.isr, entry.directories)
+        shape = shapes.get(key)
+        if shape is None:
+            shape = shapes[key] = _shape(entry, image, reachable, version)
+        error, leader, replicas, isr, offline = shape
+        answers.append(
+            MetadataResponsePartition(error, entry.index, leader, entry.leader_epoch, replicas, isr, offline)
+        )
+    return answers
+
+
+def _shape(entry: PartitionImage, image: ClusterImage, reachable: frozenset[int], version: int) -> _Shape:
     replicas, isr = list(entry.replicas), list(entry.isr)
     error, leader = ErrorCode.NONE, entry.leader
     if version == 0:
@@ -193,6 +221,4 @@ def _described(
         is_led_elsewhere = leader >= 0 and version >= _TELLS_LISTENER and leader in image.brokers
         error = ErrorCode.LISTENER_NOT_FOUND if is_led_elsewhere else ErrorCode.LEADER_NOT_AVAILABLE
         leader = -1
-    return MetadataResponsePartition(
-        int(error), entry.index, leader, entry.leader_epoch, replicas, isr, offline_replicas(image, entry)
-    )
+    return _Shape(int(error), leader, replicas, isr, offline_replicas(image, entry))

@@ -68,7 +68,7 @@ class QuorumApi:
         result.high_watermark = status.high_watermark
         wall_ms, steady_ms = now_ms(), int(asyncio.get_running_loop().time() * 1000)
         for replica in status.replicas:
-            state = ReplicaState(replica.id, log_end_offset=replica.end_offset)
+            state = ReplicaState(replica.id, replica.directory_id, replica.end_offset)
             if replica.id == status.leader_id:
                 state.last_fetch_timestamp = state.last_caught_up_timestamp = wall_ms
             elif replica.last_fetch_ms >= 0:
