@@ -36,6 +36,9 @@ class ClassicInConsumer:
             if ask.group_instance_id is None and ask.requires_known_member_id:
                 return JoinReply(error=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id)
         self._admit(draft, ask, member_id)
+        if said.owned and member_id not in draft.group.members:
+            # It was removed while it was silent, and what it still has may be with others by now.
+            raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
         is_changed = self._subscribe(draft, ask, member_id, said)
         self._assignment.bump(draft, is_changed)
         self._assignment.assign(draft, at_once=True)

@@ -26,7 +26,6 @@ from ottla.core.groups.records import (
     TopicIdPartition,
 )
 
-
 V = TypeVar("V")
 
 

@@ -158,7 +158,9 @@ class ConsumerSession:
 
 
 def _updated(known: Subscription | None, ask: ConsumerHeartbeat) -> Subscription:
-    base = known or Subscription(None, None, ask.client, (), None, -1, None)
+    """Null means "as before", and before a join there is nothing, even if the member or its instance is known."""
+    is_first = known is None or ask.member_epoch == asks.JOIN_EPOCH
+    base = Subscription(None, None, ask.client, (), None, -1, None) if is_first or known is None else known
     names, pattern = ask.subscribed_topic_names, ask.subscribed_topic_regex
     return Subscription(
         instance_id=base.instance_id if ask.instance_id is None else ask.instance_id,

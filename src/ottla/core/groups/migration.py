@@ -22,6 +22,7 @@ from ottla.core.groups.records import (
     TargetEpoch,
     TargetEpochRecord,
     TargetRecord,
+    TopicIdPartition,
 )
 from ottla.core.groups.settings import GroupSettings
 
@@ -40,17 +41,21 @@ def can_upgrade(group: ClassicGroup, settings: GroupSettings) -> bool:
 def upgrade(group: ClassicGroup, catalog: Catalog, draft: Draft) -> None:
     """Note the consumer group that a classic group becomes. The generation goes on as the epoch of all."""
     epoch = group.generation_id
-    taken: set[tuple[bytes, int]] = set()
-    for member in _known_members(group):
+    members = _known_members(group)
+    taken: set[TopicIdPartition] = set()
+    assigned: dict[str, Partitions] = {}
+    for member in members:
+        assigned[member.id] = with_ids(read_assignment(member.assignment), catalog.ids) - taken
+        taken |= assigned[member.id]
+    for member in members:
         subscription = _subscription(member)
         assert subscription is not None
         draft.note(MemberRecord(group.id, member.id, subscription))
-        assigned = with_ids(read_assignment(member.assignment), catalog.ids) - taken
-        taken |= assigned
-        draft.note(TargetRecord(group.id, member.id, assigned))
-        draft.note(
-            CurrentRecord(group.id, member.id, Current(epoch, epoch, MemberState.STABLE, assigned, NO_PARTITIONS))
-        )
+        draft.note(TargetRecord(group.id, member.id, assigned[member.id]))
+        revoking = _owned(member, catalog) - taken
+        taken |= revoking
+        state = MemberState.UNREVOKED_PARTITIONS if revoking else MemberState.STABLE
+        draft.note(CurrentRecord(group.id, member.id, Current(epoch, epoch, state, assigned[member.id], revoking)))
     draft.note(EpochRecord(group.id, Epoch(epoch, _NO_HASH)))
     draft.note(TargetEpochRecord(group.id, TargetEpoch(epoch)))
 
@@ -58,6 +63,12 @@ def upgrade(group: ClassicGroup, catalog: Catalog, draft: Draft) -> None:
 def _known_members(group: ClassicGroup) -> list[ClassicMember]:
     """Who has never finished a join may not know its id; it comes again."""
     return [member for member in group.members.values() if not member.is_new]
+
+
+def _owned(member: ClassicMember, catalog: Catalog) -> Partitions:
+    """What a cooperative member had when it joined: it has it until it joins again, assigned or not."""
+    said = read_subscription(member.protocols[0].metadata)
+    return NO_PARTITIONS if said is None else with_ids(said.owned, catalog.ids)
 
 
 def _subscription(member: ClassicMember) -> Subscription | None:

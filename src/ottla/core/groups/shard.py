@@ -127,6 +127,10 @@ class GroupShard:
             self._downgrade_if_due(draft)
         else:
             reply = self._consumers.heartbeat(draft, ask, out)
+            classic = self._groups.classic(ask.group_id)
+            if classic is not None:
+                # It becomes a consumer group with this decision; whoever waits has to join that one.
+                self._rebalance.release_all(classic, ErrorCode.REBALANCE_IN_PROGRESS, out)
         return out.decision(reply)
 
     def _consumer_draft(self, ask: asks.ConsumerHeartbeat, out: Outcome) -> Draft:
@@ -144,7 +148,6 @@ class GroupShard:
         out.records.append(GroupRecord(group.id, None))
         if not group.is_empty:
             migration.upgrade(group, self._catalog, draft)
-            self._rebalance.release_all(group, ErrorCode.REBALANCE_IN_PROGRESS, out)
             self._members.start_all(draft.group, out.now_ms)
         return draft
 
@@ -152,7 +155,7 @@ class GroupShard:
         group = draft.group
         if draft.records and migration.can_downgrade(group, self._settings):
             draft.records.extend(group.tombstones())
-            draft.records.append(migration.downgrade(group, self._catalog, draft.now_ms))  # type: ignore[arg-type]
+            draft.records.append(migration.downgrade(group, self._catalog, draft.now_ms))
             self._around.deadlines.set(Due(group.id), draft.now_ms)
 
     # Offsets
