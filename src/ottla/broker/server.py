@@ -12,6 +12,9 @@ from ottla.base.types import Uuid, uuid_text
 from ottla.broker.api.api_versions import ApiVersionsApi
 from ottla.broker.api.configs import ConfigsApi
 from ottla.broker.api.fetch import FetchApi
+from ottla.broker.api.group_admin import GroupAdminApi
+from ottla.broker.api.group_membership import GroupMembershipApi
+from ottla.broker.api.group_offsets import GroupOffsetsApi
 from ottla.broker.api.log_dirs import LogDirsApi
 from ottla.broker.api.metadata import MetadataApi
 from ottla.broker.api.offsets import OffsetsApi
@@ -32,6 +35,7 @@ from ottla.runtime.cleaner import Cleaner
 from ottla.runtime.controller import Controller, ControllerPlace
 from ottla.runtime.directories import open_directories
 from ottla.runtime.disk import Disk
+from ottla.runtime.group_coordinator import GroupCoordinator
 from ottla.runtime.housekeeping import Housekeeping
 from ottla.runtime.replicas import Replicas
 from ottla.storage.directory import LogDirectory
@@ -48,6 +52,7 @@ class Node:
 
     controller: Controller
     replicas: Replicas
+    groups: GroupCoordinator
     failed: asyncio.Future[BaseException]
 
     def __init__(
@@ -110,6 +115,7 @@ class Node:
         housekeeping = Housekeeping(config, self.replicas, disk, self._now_ms)
         teardown.push_async_callback(housekeeping.write_checkpoints)
         teardown.push_async_callback(self.replicas.close)
+        self.groups = GroupCoordinator(config, self.controller, self.replicas, disk)
         self.controller.subscribe(self.replicas.on_image)
         self.controller.subscribe(self._on_image)
         await self._join_cluster(cluster_id, directories, teardown)
@@ -127,7 +133,7 @@ class Node:
             teardown.callback(listener.stop_accepting)
 
     def _apis(self, cluster_id: str) -> tuple[Api, ...]:
-        replicas, controller, config = self.replicas, self.controller, self.config
+        replicas, controller, groups, config = self.replicas, self.controller, self.groups, self.config
         apis: tuple[Api, ...] = (
             ProduceApi(replicas, self._now_ms),
             FetchApi(replicas, config.fetch_max_bytes),
@@ -140,6 +146,9 @@ class Node:
             ProducersApi(controller, replicas, config),
             LogDirsApi(replicas),
             QuorumApi(controller, config),
+            GroupMembershipApi(groups),
+            GroupOffsetsApi(groups, controller),
+            GroupAdminApi(groups, controller, config),
         )
         return (*apis, ApiVersionsApi(controller, apis))
 

@@ -5,7 +5,6 @@ from types import MappingProxyType
 
 from ottla.wire.messages.index import ApiKey
 
-_GROUPS = "consumer groups are not served yet"
 _TRANSACTIONS = "transactions are not served yet"
 _SECURITY = "listeners have no authentication yet"
 _ACCESS = "access is not controlled yet"
@@ -16,19 +15,6 @@ _CONTROLLER = "spoken between a cluster's nodes on the controllers' listener; on
 
 UNSUPPORTED: Mapping[ApiKey, str] = MappingProxyType(
     {
-        ApiKey.OFFSET_COMMIT: _GROUPS,
-        ApiKey.OFFSET_FETCH: _GROUPS,
-        ApiKey.FIND_COORDINATOR: _GROUPS,
-        ApiKey.JOIN_GROUP: _GROUPS,
-        ApiKey.HEARTBEAT: _GROUPS,
-        ApiKey.LEAVE_GROUP: _GROUPS,
-        ApiKey.SYNC_GROUP: _GROUPS,
-        ApiKey.DESCRIBE_GROUPS: _GROUPS,
-        ApiKey.LIST_GROUPS: _GROUPS,
-        ApiKey.DELETE_GROUPS: _GROUPS,
-        ApiKey.OFFSET_DELETE: _GROUPS,
-        ApiKey.CONSUMER_GROUP_HEARTBEAT: _GROUPS,
-        ApiKey.CONSUMER_GROUP_DESCRIBE: _GROUPS,
         ApiKey.ADD_PARTITIONS_TO_TXN: _TRANSACTIONS,
         ApiKey.ADD_OFFSETS_TO_TXN: _TRANSACTIONS,
         ApiKey.END_TXN: _TRANSACTIONS,

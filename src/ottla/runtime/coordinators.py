@@ -45,10 +45,6 @@ class Coordinators(Generic[C]):
     def __iter__(self) -> Iterator[Shard[C]]:
         return iter(list(self._shards.values()))
 
-    @property
-    def topic_name(self) -> str:
-        return self._topic.name
-
     def of(self, key: str) -> Shard[C]:
         """The shard that coordinates `key`; raises Refused when it is not here."""
         image = self._controller.image.topics_by_name.get(self._topic.name)

@@ -79,11 +79,11 @@ class Shard(Generic[C]):
         "_core",
         "_driver",
         "_due_ms",
-        "_is_loaded",
-        "_is_resigned",
         "_loading",
         "_parked",
         "_timer",
+        "is_loaded",
+        "is_resigned",
         "partition",
     )
 
@@ -94,8 +94,8 @@ class Shard(Generic[C]):
         self._parked: dict[int, asyncio.Future[Any]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._due_ms = 0
-        self._is_loaded = False
-        self._is_resigned = False
+        self.is_loaded = False
+        self.is_resigned = False
         self._loading = asyncio.get_running_loop().create_task(self._load())
 
     async def loaded(self) -> None:
@@ -103,7 +103,7 @@ class Shard(Generic[C]):
 
     async def ask(self, decide: Callable[[C, int], Decision]) -> Any:
         """The core's answer, once it is committed; raises Refused."""
-        if not self._is_loaded:
+        if not self.is_loaded:
             raise Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the coordinator is still reading its log")
         decision = decide(self._core, self._driver.now_ms())
         reply = decision.reply
@@ -122,14 +122,14 @@ class Shard(Generic[C]):
 
     def resign(self) -> None:
         """Another node coordinates now, or none."""
-        if self._is_resigned:
+        if self.is_resigned:
             return
-        self._is_resigned = True
+        self.is_resigned = True
         self._loading.cancel()
         if self._timer is not None:
             self._timer.cancel()
-        if self._is_loaded:
-            self._is_loaded = False
+        if self.is_loaded:
+            self.is_loaded = False
             self._hand_out(self._core.resign())
         for future in self._parked.values():
             if not future.done():
@@ -202,7 +202,7 @@ class Shard(Generic[C]):
     def _arm(self) -> None:
         """Be called at the core's next deadline. A timer that is too early does no harm and is left as it is."""
         due_ms = self._core.next_deadline_ms()
-        if due_ms is None or self._is_resigned:
+        if due_ms is None or self.is_resigned:
             return
         if self._timer is not None:
             if self._due_ms <= due_ms:
@@ -234,7 +234,7 @@ class Shard(Generic[C]):
         except (OSError, Refused) as problem:
             log.error("coordinator cannot load", partition=str(self.partition.key), reason=str(problem))
             return
-        self._is_loaded = True
+        self.is_loaded = True
         try:
             self._carry_out(self._core.loaded(self._driver.now_ms()))
         except Refused as refusal:

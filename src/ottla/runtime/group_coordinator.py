@@ -1,0 +1,105 @@
+"""The group coordinator of this node: the shards of `__consumer_offsets`, and the topics as they see them."""
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from ottla.base.broker_settings import BrokerConfig
+from ottla.core.groups.asks import Decision, Topic
+from ottla.core.groups.codec import encode
+from ottla.core.groups.settings import GroupSettings
+from ottla.core.groups.shard import GroupShard
+from ottla.core.metadata.image import ClusterImage, ImageDelta
+from ottla.runtime import clock
+from ottla.runtime.controller import Controller
+from ottla.runtime.coordinators import Coordinators, internal_topic
+from ottla.runtime.disk import Disk
+from ottla.runtime.replicas import Replicas
+from ottla.runtime.shard import Driver, Shard
+
+OFFSETS_TOPIC = "__consumer_offsets"
+Decide = Callable[[GroupShard, int], Decision]
+
+
+class GroupCoordinator:
+    def __init__(self, config: BrokerConfig, controller: Controller, replicas: Replicas, disk: Disk) -> None:
+        self._settings = _group_settings(config)
+        self._random = Random()
+        self._controller = controller
+        self._topics: dict[str, Topic] = {}
+        self._are_topics_stale = True
+        self._seen: dict[Shard[GroupShard], dict[str, Topic]] = {}
+        controller.subscribe(self._on_image)
+        topic = internal_topic(
+            OFFSETS_TOPIC,
+            config.offsets_topic_num_partitions,
+            config.offsets_topic_replication_factor,
+            {
+                "cleanup.policy": "compact",
+                "compression.type": "producer",
+                "segment.bytes": str(config.offsets_topic_segment_bytes),
+            },
+        )
+        driver = Driver(encode, clock.steady_ms, clock.now_ms, disk, config.offsets_commit_timeout_ms)
+        self._coordinators = Coordinators(topic, controller, replicas, driver, self._new_core)
+
+    async def node_of(self, group_id: str) -> int:
+        """The broker that coordinates the group."""
+        return await self._coordinators.node_of(group_id)
+
+    async def ask(self, group_id: str, decide: Decide) -> Any:
+        """The committed answer of the group's coordinator; raises Refused."""
+        return await self._ask(self._coordinators.of(group_id), decide)
+
+    async def ask_all(self, decide: Decide) -> list[Any]:
+        """The answers of all shards of this node."""
+        return [await self._ask(shard, decide) for shard in self._coordinators]
+
+    def close(self) -> None:
+        self._coordinators.close()
+
+    async def _ask(self, shard: Shard[GroupShard], decide: Decide) -> Any:
+        topics = self._current_topics()
+        if shard.is_loaded and self._seen.get(shard) is not topics:
+            # Told only when asked something: most shards of most nodes have no groups at all.
+            self._seen = {known: seen for known, seen in self._seen.items() if not known.is_resigned}
+            self._seen[shard] = topics
+            await shard.ask(lambda core, now_ms: core.on_topics(topics, now_ms))
+        return await shard.ask(decide)
+
+    def _new_core(self) -> GroupShard:
+        core = GroupShard(self._settings, self._random)
+        core.on_topics(self._current_topics(), clock.steady_ms())
+        return core
+
+    def _on_image(self, image: ClusterImage, delta: ImageDelta) -> None:
+        if delta.whole or delta.topics_created or delta.topics_deleted or delta.partitions:
+            self._are_topics_stale = True
+
+    def _current_topics(self) -> dict[str, Topic]:
+        if self._are_topics_stale:
+            self._are_topics_stale = False
+            image = self._controller.image
+            topics = {name: Topic(topic.id, len(topic.partitions)) for name, topic in image.topics_by_name.items()}
+            if topics != self._topics:
+                self._topics = topics
+        return self._topics
+
+
+def _group_settings(config: BrokerConfig) -> GroupSettings:
+    policy = config.group_consumer_migration_policy
+    return GroupSettings(
+        group_initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+        group_min_session_timeout_ms=config.group_min_session_timeout_ms,
+        group_max_session_timeout_ms=config.group_max_session_timeout_ms,
+        group_max_size=config.group_max_size,
+        offset_metadata_max_bytes=config.offset_metadata_max_bytes,
+        offsets_retention_ms=config.offsets_retention_minutes * 60_000,
+        offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,
+        consumer_session_timeout_ms=config.group_consumer_session_timeout_ms,
+        consumer_heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
+        consumer_max_size=config.group_consumer_max_size,
+        consumer_assignors=config.group_consumer_assignors,
+        consumer_can_upgrade=policy in ("bidirectional", "upgrade"),
+        consumer_can_downgrade=policy in ("bidirectional", "downgrade"),
+    )
