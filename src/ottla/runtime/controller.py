@@ -23,8 +23,8 @@ import structlog
 
 from ottla.base.broker_settings import BROKER_SETTINGS
 from ottla.base.errors import ErrorCode, Refused
-from ottla.base.types import ZERO_UUID
 from ottla.base.limits import METADATA_RECORDS_PER_BATCH_MAX
+from ottla.base.types import ZERO_UUID
 from ottla.core.metadata import asks as a
 from ottla.core.metadata import brokers, configs, elections, features, topics
 from ottla.core.metadata.image import ClusterImage, ImageDelta
@@ -116,7 +116,8 @@ class Controller:
             Voter(place.node_id, place.directory_id, tuple((e.name, e.host, e.port) for e in place.endpoints)),
             *place.others,
         )
-        self._quorum = QuorumDriver(self._quorum_place(), self, self._disk, self._random, on_fatal)
+        self._on_fatal = on_fatal
+        self._quorum = QuorumDriver(self._quorum_place(), self, self._disk, self._random, self._fail)
 
     def _quorum_place(self) -> QuorumPlace:
         place = self._place
@@ -223,6 +224,13 @@ class Controller:
             self._append([FeatureLevelRecord(n, level) for n, level in self._state.image.features.items()])
         self._arm()
         self._be_ready()
+
+    def _fail(self, error: BaseException) -> None:
+        """The log cannot be written or forced to disk: whoever waits is told, and the node must end."""
+        self._state = None
+        if self._ready is not None and not self._ready.done():
+            self._ready.set_exception(error)
+        self._on_fatal(error)
 
     def _be_ready(self) -> None:
         if self._ready is not None and not self._ready.done():

@@ -261,13 +261,17 @@ class QuorumDriver:
     # --- effects
 
     def _do(self, effects: list[fx.Effect]) -> None:
+        is_done = False
         try:
             for at, effect in enumerate(effects):
                 if not (isinstance(effect, fx.Persist) and _is_overtaken(effects, at)):
                     self._one(effect)
-        except BaseException as error:
-            self._fail(error)  # half of the effects are done: whatever it was, this member cannot go on
-            raise
+            is_done = True
+        except OSError as error:
+            self._fail(error)
+        finally:
+            if not is_done:  # a bug left half of the effects undone: this member cannot go on
+                self._fail(RuntimeError("the quorum's effects were left half done"))
         self._arm()
 
     def _one(self, effect: fx.Effect) -> None:

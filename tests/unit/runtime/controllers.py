@@ -7,6 +7,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from ottla.base.errors import ErrorCode, Refused
 from ottla.core.metadata.asks import BrokerHeartbeat, BrokerRegistration, Endpoint
 from ottla.core.metadata.image import ClusterImage, ImageDelta
 from ottla.core.quorum.messages import Message
@@ -95,8 +96,8 @@ class Trio:
             others=others,
             send=self.post,
             files=Files(),
-            election_timeout_ms=60,
-            fetch_timeout_ms=150,
+            election_timeout_ms=250,
+            fetch_timeout_ms=900,
         )
         self.members[node_id] = Controller(where, {}, self.fatal.append, random=Random(node_id))
         return self.members[node_id]
@@ -115,6 +116,15 @@ class Trio:
                 if member.is_leader:
                     return member
             await asyncio.sleep(0.005)
+
+    async def ask(self, command: Callable[[Controller], Coroutine[Any, Any, Any]]) -> Any:
+        """Have the leader do it, whoever that is by then."""
+        while True:
+            try:
+                return await command(await self.leader())
+            except Refused as refusal:
+                assert refusal.code in (ErrorCode.NOT_CONTROLLER, ErrorCode.DUPLICATE_BROKER_REGISTRATION)
+                await asyncio.sleep(0.01)
 
     async def start(self) -> None:
         await asyncio.gather(*(self.make(node_id).start() for node_id in (1, 2, 3)))

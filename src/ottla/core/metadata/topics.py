@@ -4,7 +4,6 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from uuid import UUID
 
 from ottla.base.errors import ErrorCode, Refused
 from ottla.base.limits import PARTITIONS_PER_REQUEST_MAX, PARTITIONS_PER_TOPIC_MAX, TOPIC_NAME_CHARS_MAX
@@ -124,7 +123,8 @@ def _new_configs(state: ControllerState, ask: NewTopic) -> dict[str, str]:
 
 def _new_topic_id(state: ControllerState) -> Uuid:
     while True:
-        made = Uuid(UUID(int=state.random.getrandbits(128), version=4).bytes)
+        bits = state.random.getrandbits(128) & ~(0xF000_C000 << 48) | 0x4000_8000 << 48  # a UUID of version 4
+        made = Uuid(bits.to_bytes(16))
         # A leading dash would read as a flag where a tool takes an id.
         if made not in state.image.topics_by_id and not uuid_text(made).startswith("-"):
             return made

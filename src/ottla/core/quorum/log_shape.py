@@ -49,9 +49,7 @@ class LogShape:
 
     def holds(self, epoch: int, offset: int) -> bool:
         """Whether a log that ends at `offset` with `epoch` is a beginning of this one."""
-        if offset == self.start.end_offset:
-            return epoch == self.start.epoch
-        return self.end_of(epoch)[0] == epoch and self.start.end_offset < offset <= self.end_of(epoch)[1]
+        return self.start.end_offset <= offset <= self.end_offset and self.epoch_at(offset) == epoch
 
     def epoch_at(self, offset: int) -> int:
         """The epoch of the record in front of `offset`."""
