@@ -14,6 +14,8 @@ help: ## list the targets
 $(READY): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@# An editable install is not compiled; where Python may not write bytecode, each start would compile it anew.
+	$(BIN)/python -m compileall -q src
 	@touch $@
 
 setup: $(READY) ## make the virtual environment and install Ottla into it

@@ -139,6 +139,7 @@ class AsyncBroker:
         return self._running().port
 
     async def start(self) -> AsyncBroker:
+        from contextlib import AsyncExitStack
         from tempfile import TemporaryDirectory
 
         load_node()
@@ -146,19 +147,18 @@ class AsyncBroker:
         from ottla.broker.server import Node
 
         keep_quiet()
-        self._temporary = None if self._data_dir else TemporaryDirectory(prefix="ottla-")
-        directory = Path(self._data_dir or self._temporary.name)  # type: ignore[union-attr]
-        texts = {name: _text(value) for name, value in self._settings.items()}
-        config = BrokerConfig.from_texts({**texts, "listeners": self._listen}, log_dirs=(directory,))
-        node = Node(config)
-        try:
+        async with AsyncExitStack() as on_failure:
+            on_failure.push_async_callback(self.stop)
+            self._temporary = None if self._data_dir else TemporaryDirectory(prefix="ottla-")
+            directory = Path(self._data_dir or self._temporary.name)  # type: ignore[union-attr]
+            texts = {name: _text(value) for name, value in self._settings.items()}
+            config = BrokerConfig.from_texts({**texts, "listeners": self._listen}, log_dirs=(directory,))
+            node = Node(config)
             await node.start()
             self._node = node
             for name, partitions in self._topics.items():
                 await self.create_topic(name, partitions)
-        except BaseException:
-            await self.stop()
-            raise
+            on_failure.pop_all()
         return self
 
     async def stop(self) -> None:
