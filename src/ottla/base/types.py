@@ -14,6 +14,8 @@ Uuid = NewType("Uuid", bytes)
 ZERO_UUID = Uuid(bytes(16))
 METADATA_TOPIC_ID = Uuid(bytes(15) + b"\x01")
 METADATA_TOPIC = TopicName("__cluster_metadata")
+INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
+"""Coordinators write them; clients only read."""
 
 NO_PRODUCER = ProducerId(-1)
 NO_EPOCH = Epoch(-1)

@@ -57,7 +57,7 @@ class PartitionAnswer(Protocol):
     error_code: int
 
 
-class answering:  # noqa: N801 - reads as a verb where it is used: `with answering(result): …`
+class answering:
     """Turn a refusal into this element's error code; every other exception is a bug and flies."""
 
     __slots__ = ("_result",)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from ottla.base.broker_settings import BrokerConfig
 from ottla.base.errors import ErrorCode, Refused
 from ottla.base.limits import TOPICS_CREATED_BY_ASKING_MAX
-from ottla.base.types import METADATA_TOPIC, ZERO_UUID
+from ottla.base.types import INTERNAL_TOPICS, METADATA_TOPIC, ZERO_UUID
 from ottla.broker.endpoints import Endpoints, controller_id, offline_replicas
 from ottla.broker.operations import ALL_ON_CLUSTER, ALL_ON_TOPIC, NOT_ASKED
 from ottla.broker.route import Call, Route, refuse, versions
@@ -28,7 +28,6 @@ from ottla.wire.messages.metadata import (
     MetadataResponseTopic,
 )
 
-INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
 _NOT_TO_BE_CREATED = INTERNAL_TOPICS | {METADATA_TOPIC}
 _CHOOSES_CREATION = 4
 _TELLS_LISTENER = 6

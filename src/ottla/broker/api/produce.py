@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable
 
 from ottla.base.errors import ErrorCode, Refused
+from ottla.base.types import INTERNAL_TOPICS
 from ottla.broker.route import Call, Route, answering, versions
 from ottla.net.connection import Hangup
 from ottla.runtime.partition import BadRecords, Partition
@@ -26,6 +27,8 @@ from ottla.wire.messages.produce import (
     TopicProduceResponse,
 )
 
+_ADMIN_CLIENT = "__admin_client"
+"""The name under which Kafka's own tools may write to internal topics."""
 _ACKS = (-1, 0, 1)
 _TOPIC_ID_VERSION = 13
 _ZSTD_VERSION = 7
@@ -90,6 +93,8 @@ class ProduceApi:
             partition = self._replicas.find_by_id(topic.topic_id, data.index)
         else:
             partition = self._replicas.find(topic.name, data.index)
+        if partition.key.topic in INTERNAL_TOPICS and call.client_id != _ADMIN_CLIENT:
+            raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"only coordinators write to {partition.key.topic}")
         records = data.records
         assert records is None or isinstance(records, memoryview)
         if records is not None and len(records) > _ATTRIBUTES_AT:

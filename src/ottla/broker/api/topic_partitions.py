@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from ottla.base.broker_settings import BrokerConfig
 from ottla.base.errors import ErrorCode, Refused
-from ottla.broker.api.metadata import INTERNAL_TOPICS
+from ottla.base.types import INTERNAL_TOPICS
 from ottla.broker.endpoints import Endpoints, offline_replicas
 from ottla.broker.operations import ALL_ON_TOPIC
 from ottla.broker.route import Call, Route, versions
