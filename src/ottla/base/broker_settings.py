@@ -78,6 +78,7 @@ class BrokerConfig:
     max_request_partition_size_limit: int = 2_000
     metadata_log_max_record_bytes_between_snapshots: int = 20_971_520
     metadata_log_max_snapshot_interval_ms: int = 3_600_000
+    metrics_listener: str | None = None
     num_partitions: int = 1
     num_recovery_threads_per_data_dir: int = 2
     offset_metadata_max_bytes: int = 4096

@@ -3,7 +3,7 @@
 This is the one place that catches every exception: a bug in one request must cost one connection, not the node.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import structlog
@@ -27,7 +27,7 @@ _FLEXIBLE_FROM = {api.key: api.flexible_from for api in APIS.values()}
 class _Served:
     """A route with its codecs at hand; they are imported when the API is first asked for."""
 
-    __slots__ = ("first", "flexible_from", "key", "last", "name", "request", "serve")
+    __slots__ = ("count", "first", "flexible_from", "key", "last", "name", "request", "serve")
 
     def __init__(self, route: Route) -> None:
         self.key = int(route.key)
@@ -38,12 +38,17 @@ class _Served:
         self.flexible_from = 0x7FFF if self.key == _API_VERSIONS else _FLEXIBLE_FROM[self.key]
         self.name = route.key.name
         self.request: type[Message] | None = None
+        self.count = 0
 
 
 class Router:
     def __init__(self, routes: Iterable[Route]) -> None:
         self.routes = {route.key: route for route in routes}
         self._served = {int(key): _Served(route) for key, route in self.routes.items()}
+
+    def request_counts(self) -> Iterator[tuple[str, int]]:
+        """How often each API has been asked for."""
+        return ((served.name, served.count) for served in self._served.values() if served.count)
 
     async def answer(self, frame: memoryview, peer: Peer) -> Buffer | None:
         """One request in, one encoded response out; None when the request asks for none."""
@@ -55,6 +60,7 @@ class Router:
             version = header.api_version
             if not served.first <= version <= served.last:
                 return await self._refuse_version(served, header)
+            served.count += 1
             kind = served.request
             if kind is None:
                 kind = served.request = REQUESTS[served.key]

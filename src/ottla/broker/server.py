@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 import structlog
 
 from ottla.base.broker_settings import BrokerConfig
+from ottla.base.broker_settings import Listener as Address
 from ottla.base.types import Uuid, uuid_text
 from ottla.broker.api.api_versions import ApiVersionsApi
 from ottla.broker.api.configs import ConfigsApi
@@ -24,6 +25,7 @@ from ottla.broker.api.quorum import QuorumApi
 from ottla.broker.api.reassignments import ReassignmentsApi
 from ottla.broker.api.topic_partitions import TopicPartitionsApi
 from ottla.broker.api.topics import TopicsApi
+from ottla.broker.metrics import Metrics, MetricsServer
 from ottla.broker.route import Api
 from ottla.broker.router import Router
 from ottla.core.metadata.asks import BrokerHeartbeat, BrokerRegistration, Endpoint
@@ -53,6 +55,7 @@ class Node:
     controller: Controller
     replicas: Replicas
     groups: GroupCoordinator
+    metrics_server: MetricsServer
     failed: asyncio.Future[BaseException]
 
     def __init__(
@@ -127,6 +130,11 @@ class Node:
         cleaner.start(self._fail)
         teardown.push_async_callback(cleaner.stop)
         router = Router(route for api in self._apis(uuid_text(cluster_id)) for route in api.routes())
+        if config.metrics_listener:
+            metrics = Metrics(router, self.replicas, self.groups, self._listeners)
+            self.metrics_server = MetricsServer(Address.parse(config.metrics_listener), metrics)
+            await self.metrics_server.start()
+            teardown.push_async_callback(self.metrics_server.stop)
         for listener in self._listeners:
             listener.start(router.answer)
             teardown.callback(listener.close_connections)

@@ -1,6 +1,6 @@
 """The group coordinator of this node: the shards of `__consumer_offsets`, and the topics as they see them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 
@@ -54,6 +54,12 @@ class GroupCoordinator:
     async def ask_all(self, decide: Decide) -> list[Any]:
         """The answers of all shards of this node."""
         return [await self._ask(shard, decide) for shard in self._coordinators]
+
+    def committed_offsets(self) -> Iterator[tuple[str, str, int, int]]:
+        """Group, topic, partition and offset of everything that groups coordinated here have committed."""
+        for shard in self._coordinators:
+            if shard.is_loaded:
+                yield from list(shard.core.committed_offsets())
 
     def close(self) -> None:
         self._coordinators.close()

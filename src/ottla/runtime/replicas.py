@@ -90,6 +90,11 @@ class Replicas:
             if partition.leader is not None:
                 on_led(partition)
 
+    def high_watermark(self, topic: str, index: int) -> int | None:
+        """Of a partition that is hosted here; None for the others."""
+        partition = self._by_name.get(topic, {}).get(index)
+        return None if partition is None else partition.high_watermark
+
     def home_of(self, partition: Partition) -> LogDirectory:
         return self._homes[partition]
 

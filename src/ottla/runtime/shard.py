@@ -76,12 +76,12 @@ class Driver:
 
 class Shard(Generic[C]):
     __slots__ = (
-        "_core",
         "_driver",
         "_due_ms",
         "_loading",
         "_parked",
         "_timer",
+        "core",
         "is_loaded",
         "is_resigned",
         "partition",
@@ -89,7 +89,7 @@ class Shard(Generic[C]):
 
     def __init__(self, core: C, partition: Partition, driver: Driver) -> None:
         self.partition = partition
-        self._core = core
+        self.core = core
         self._driver = driver
         self._parked: dict[int, asyncio.Future[Any]] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -105,7 +105,7 @@ class Shard(Generic[C]):
         """The core's answer, once it is committed; raises Refused."""
         if not self.is_loaded:
             raise Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the coordinator is still reading its log")
-        decision = decide(self._core, self._driver.now_ms())
+        decision = decide(self.core, self._driver.now_ms())
         reply = decision.reply
         ticket = getattr(reply, "ticket", None)
         if ticket is not None:
@@ -130,7 +130,7 @@ class Shard(Generic[C]):
             self._timer.cancel()
         if self.is_loaded:
             self.is_loaded = False
-            self._hand_out(self._core.resign())
+            self._hand_out(self.core.resign())
         for future in self._parked.values():
             if not future.done():
                 future.set_exception(Refused(ErrorCode.NOT_COORDINATOR, "this node is the coordinator no longer"))
@@ -176,7 +176,7 @@ class Shard(Generic[C]):
     ) -> None:
         self.partition.append_own(bytearray(encode_batch(new_records(pairs, wall_ms))), wall_ms)
         for record in records:
-            self._core.apply(record, now_ms)
+            self.core.apply(record, now_ms)
 
     async def _wait_for(self, committed: asyncio.Future[None]) -> None:
         done, _ = await asyncio.wait([committed], timeout=self._driver.commit_timeout_ms / 1000)
@@ -201,7 +201,7 @@ class Shard(Generic[C]):
 
     def _arm(self) -> None:
         """Be called at the core's next deadline. A timer that is too early does no harm and is left as it is."""
-        due_ms = self._core.next_deadline_ms()
+        due_ms = self.core.next_deadline_ms()
         if due_ms is None or self.is_resigned:
             return
         if self._timer is not None:
@@ -220,7 +220,7 @@ class Shard(Generic[C]):
             self._timer = asyncio.get_running_loop().call_later(_MERCY_SECONDS, self._on_timer)
             return
         try:
-            self._carry_out(self._core.on_time(now_ms))
+            self._carry_out(self.core.on_time(now_ms))
         except Refused as refusal:
             log.warning("deadline not carried out", partition=str(self.partition.key), reason=str(refusal))
 
@@ -236,7 +236,7 @@ class Shard(Generic[C]):
             return
         self.is_loaded = True
         try:
-            self._carry_out(self._core.loaded(self._driver.now_ms()))
+            self._carry_out(self.core.loaded(self._driver.now_ms()))
         except Refused as refusal:
             log.warning("deadline not carried out", partition=str(self.partition.key), reason=str(refusal))
         if count:
@@ -263,10 +263,10 @@ class Shard(Generic[C]):
             if header.is_control:
                 marker = decode_end_txn_marker(batch)
                 if marker is not None:
-                    self._core.end_transaction(marker.producer_id, marker.committed)
+                    self.core.end_transaction(marker.producer_id, marker.committed)
                 continue
             producer_id = header.producer_id if header.is_transactional else -1
             for record in decode_records(batch):
-                self._core.load(record.key or b"", record.value, record.timestamp, producer_id)
+                self.core.load(record.key or b"", record.value, record.timestamp, producer_id)
                 count += 1
         return offset, count

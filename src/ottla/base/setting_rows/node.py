@@ -4,6 +4,8 @@ from ottla.base.setting_rows.inert import inert
 from ottla.base.settings import Kind, Setting, at_least
 
 ROWS: tuple[Setting, ...] = (
+    Setting("metrics.listener", Kind.STRING, None,
+            "HOST:PORT where Prometheus metrics are served over HTTP; none unless set. Ottla's own setting."),
     inert("alter.config.policy.class.name", Kind.CLASS, None, "What may forbid changes of settings."),
     Setting("auto.create.topics.enable", Kind.BOOLEAN, "true",
             "Whether asking for the metadata of a topic that does not exist creates it."),
