@@ -111,22 +111,28 @@ class _Reading:
     async def read_within(self, wait_ms: int) -> FetchResponse:
         """Read again whenever a partition has grown, for as long as the client is willing to wait."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + wait_ms / 1000
         watched = list(self.partitions)
         grown = loop.create_future()
+        is_over = False
 
         def wake(_: int) -> None:
             if not grown.done():
                 grown.set_result(None)
 
+        def expire() -> None:
+            # The timer says so itself: a look at the clock may find it a hair early, and no other timer is left.
+            nonlocal is_over
+            is_over = True
+            wake(0)
+
         for partition in watched:
             partition.watch(wake)
-        timer = loop.call_at(deadline, wake, 0)
+        timer = loop.call_later(wait_ms / 1000, expire)
         try:
             while True:
                 await grown
                 response = self.read()
-                if self.is_enough or loop.time() >= deadline:
+                if self.is_enough or is_over:
                     return response
                 grown = loop.create_future()
         finally:
