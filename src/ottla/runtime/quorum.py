@@ -113,6 +113,7 @@ class QuorumDriver:
         self._timer: asyncio.TimerHandle | None = None
         self._is_flushing = False
         self._is_snapshotting = False
+        self._is_started = False
         self._is_closed = False
         self._is_leading = False
         self._snapshot_pieces: tuple[SnapshotId, bytes] | None = None
@@ -125,6 +126,7 @@ class QuorumDriver:
         self._log, stored = await self._disk.run(self._open)
         self._load_newest_snapshot()
         self._quorum = Quorum(self._place.setup, stored, self._shape(), self._random)
+        self._is_started = True
         self._do(self._quorum.start(self._monotonic_ms()))
 
     def _open(self) -> tuple[Log, fx.ElectionState]:
@@ -170,8 +172,10 @@ class QuorumDriver:
         self._listener.on_snapshot(content.records)
 
     async def stop(self) -> None:
-        """Hand over, and leave everything on disk."""
-        if not self._is_closed:
+        """Hand over, and leave everything on disk. May be called after a start that failed."""
+        if not self._is_started:
+            self._is_closed = True
+        elif not self._is_closed:
             settled = self.settled() if self.is_leader else None
             if settled is not None:
                 await asyncio.wait((settled,))

@@ -1,4 +1,5 @@
 import asyncio
+import shutil
 from pathlib import Path
 from random import Random
 
@@ -6,6 +7,7 @@ import pytest
 
 from ottla.base.errors import ErrorCode, Refused
 from ottla.base.limits import METADATA_RECORDS_PER_BATCH_MAX
+from ottla.base.types import uuid_text
 from ottla.core.metadata.asks import (
     Assignment,
     BrokerHeartbeat,
@@ -19,8 +21,12 @@ from ottla.core.metadata.asks import (
 from ottla.core.metadata.image import ClusterImage, ImageDelta
 from ottla.core.metadata.snapshot import image_records
 from ottla.runtime.controller import Controller
+from ottla.runtime.quorum_files import BadQuorumState
 from tests.unit.runtime.controllers import Trio, fail, join, place, run, running, until
 from tests.unit.runtime.faulty_files import Fate, FaultyFiles
+
+APACHE = Path(__file__).parents[2] / "golden" / "kafka"
+"""A directory that Apache Kafka wrote."""
 
 
 def facts(image: ClusterImage) -> dict[str, object]:
@@ -200,7 +206,7 @@ def test_a_snapshot_is_kept_when_the_log_has_grown_enough(tmp_path: Path) -> Non
             await controller.create_topics([NewTopic("small")])
             assert len(list(directory.glob("*.checkpoint"))) == 1
             await controller.create_topics([NewTopic("large", 50)])
-            while len(list(directory.glob("*.checkpoint"))) == 1:
+            while len(list(directory.glob("*.checkpoint"))) == 1:  # noqa: ASYNC110 (a directory tells nobody)
                 await asyncio.sleep(0.002)
 
     run(main())
@@ -328,6 +334,62 @@ def test_a_failed_fsync_ends_the_node_and_acknowledges_nothing(tmp_path: Path) -
 
     run(main())
     assert len(fatal) == 1
+
+
+def test_a_start_that_fails_can_be_stopped(tmp_path: Path) -> None:
+    directory = tmp_path / "__cluster_metadata-0"
+    directory.mkdir()
+    (directory / "quorum-state").write_text("{")
+
+    async def main() -> None:
+        controller = Controller(place(tmp_path), {}, fail)
+        with pytest.raises(BadQuorumState):
+            await controller.start()
+        await controller.stop()
+
+    run(main())
+
+
+def test_a_directory_of_another_quorum_is_not_opened(tmp_path: Path) -> None:
+    async def first() -> None:
+        async with running(tmp_path):
+            pass
+
+    async def other() -> None:
+        controller = Controller(place(tmp_path, node_id=2), {}, fail)
+        with pytest.raises(ValueError, match=r"the quorum on disk is \[1\], not \[2\]"):
+            await controller.start()
+        await controller.stop()
+
+    run(first())
+    run(other())
+
+
+def test_the_metadata_of_apache_kafka_change_hands(tmp_path: Path) -> None:
+    shutil.copytree(APACHE / "__cluster_metadata-0", tmp_path / "__cluster_metadata-0")
+
+    async def main() -> None:
+        async with running(tmp_path) as controller:
+            image = controller.image
+            assert image.features["metadata.version"] == 30
+            assert {path.name.rpartition("-")[0] for path in APACHE.glob("*-0")} <= {
+                "__cluster_metadata",
+                *image.topics_by_name,
+            }
+            for topic in image.topics_by_id.values():
+                for entry in topic.partitions:
+                    assert (entry.leader, entry.isr, entry.elr) == (1, (1,), ())
+                told = APACHE / f"{topic.name}-0" / "partition.metadata"
+                if told.exists():
+                    assert f"topic_id: {uuid_text(topic.id)}" in told.read_text()
+            assert image.topic_config("compacted")["cleanup.policy"] == "compact"
+            (reply,) = await controller.create_topics([NewTopic("ours")])
+            assert reply.error == ErrorCode.NONE
+            await snapshot(controller)
+
+    run(main())
+    found = facts_after_restart(tmp_path)["topics"]
+    assert isinstance(found, dict) and "ours" in found and "compacted" in found
 
 
 def test_three_members_agree_and_go_on_without_one(tmp_path: Path) -> None:

@@ -69,7 +69,8 @@ def register_broker(
     if known is not None and known.incarnation_id != ask.incarnation_id:
         if not known.fenced and sessions.has_valid_session(ask.broker_id, now_ms):
             raise Refused(ErrorCode.DUPLICATE_BROKER_REGISTRATION, "Another broker is registered with that broker id.")
-        records += records_for_lost_broker(state, ask.broker_id)
+        has_crashed = ask.previous_broker_epoch != known.epoch
+        records += records_for_lost_broker(state, ask.broker_id, has_crashed)
     if known is not None and known.incarnation_id == ask.incarnation_id:
         epoch, fenced, leaving = known.epoch, known.fenced, known.in_controlled_shutdown
     else:

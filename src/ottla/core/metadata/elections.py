@@ -78,7 +78,8 @@ def alter_partition(state: ControllerState, ask: IsrProposal) -> Decision:
             continue
         isr = tuple(member.broker_id for member in proposal.isr)
         elr = eligible_after(entry, isr, TopicRules.of(state, topic))
-        record = change_record(topic.id, entry, Leadership(entry.leader, isr, elr, proposal.recovering))
+        now = Leadership(entry.leader, isr, elr, proposal.recovering)
+        record = change_record(topic.id, entry, now)
         if record is not None:
             records.append(record)
             entry = entry.changed(record)

@@ -16,8 +16,9 @@ from ottla.core.metadata.state import (
 )
 
 METADATA_VERSION_MIN = 25
-"""4.0-IV3: its record versions are the ones written here."""
-METADATA_VERSION_MAX = 25
+"""4.0-IV3: its record versions are the ones written here, and what a new cluster begins with."""
+METADATA_VERSION_MAX = 30
+"""4.3-IV0: all that may stand in a log of this level is read."""
 
 SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = MappingProxyType(
     {
@@ -28,7 +29,7 @@ SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = MappingProxyType(
     }
 )
 DEFAULT_FEATURES: Mapping[str, int] = MappingProxyType(
-    {METADATA_VERSION: METADATA_VERSION_MAX, GROUP_VERSION: 1, TRANSACTION_VERSION: 2}
+    {METADATA_VERSION: METADATA_VERSION_MIN, GROUP_VERSION: 1, TRANSACTION_VERSION: 2}
 )
 _UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE = 1, 2, 3
 

@@ -39,10 +39,12 @@ class Leadership:
     isr: tuple[int, ...]
     elr: tuple[int, ...]
     recovering: bool
+    last_known: tuple[int, ...] = ()
+    """Who led last, once nobody is left that is known to hold everything."""
 
     @classmethod
     def of(cls, entry: PartitionImage) -> "Leadership":
-        return cls(entry.leader, entry.isr, entry.elr, entry.recovering)
+        return cls(entry.leader, entry.isr, entry.elr, entry.recovering, entry.last_known_elr)
 
 
 def usable_brokers(state: ControllerState, without: int | None = None) -> Usable:
@@ -56,7 +58,7 @@ def usable_brokers(state: ControllerState, without: int | None = None) -> Usable
 
 
 def eligible_after(entry: PartitionImage, isr: tuple[int, ...], rules: TopicRules) -> tuple[int, ...]:
-    """Who leaves an ISR that is below the minimum still holds all that was acknowledged."""
+    """Who leaves an ISR that is below the minimum still holds all that was acknowledged (KIP-966)."""
     if not rules.keeps_eligible or len(isr) >= min(rules.min_in_sync, len(entry.replicas)):
         return ()
     return tuple(r for r in entry.replicas if (r in entry.isr or r in entry.elr) and r not in isr)
@@ -73,11 +75,14 @@ def elect(entry: PartitionImage, isr: tuple[int, ...], rules: TopicRules, is_usa
         if leader in isr:
             return Leadership(leader, isr, elr, entry.recovering)
         return Leadership(leader, (leader,), tuple(r for r in elr if r != leader), entry.recovering)
-    if rules.allows_unclean:
-        for replica in entry.replicas:
-            if is_usable(replica):
-                return Leadership(replica, (replica,), (), recovering=True)
-    return Leadership(NO_LEADER, isr, elr, entry.recovering)
+    last_known = (entry.leader,) if entry.leader >= 0 else entry.last_known_elr
+    hopefuls = entry.replicas if rules.allows_unclean else ()
+    if rules.keeps_eligible and not isr and not elr:
+        hopefuls = (*last_known, *hopefuls)  # every replica crashed: the last leader lacks least (KIP-966)
+    for replica in hopefuls:
+        if is_usable(replica):
+            return Leadership(replica, (replica,), (), recovering=True)
+    return Leadership(NO_LEADER, isr, elr, entry.recovering, last_known if rules.keeps_eligible and not isr else ())
 
 
 def change_record(topic_id: bytes, entry: PartitionImage, now: Leadership) -> PartitionChangeRecord | None:
@@ -89,23 +94,34 @@ def change_record(topic_id: bytes, entry: PartitionImage, now: Leadership) -> Pa
         record.isr = list(now.isr)
     if now.elr != entry.elr:
         record.eligible_leader_replicas = list(now.elr)
+    if now.last_known != entry.last_known_elr:
+        record.last_known_elr = list(now.last_known)
     if now.recovering != entry.recovering:
         record.leader_recovery_state = int(now.recovering)
     return record if now != Leadership.of(entry) else None
 
 
-def records_for_lost_broker(state: ControllerState, broker_id: int) -> Iterator[PartitionChangeRecord]:
-    """The broker leaves every ISR and leads nothing more. The last member of an ISR stays in it: it holds the data."""
+def records_for_lost_broker(
+    state: ControllerState, broker_id: int, has_crashed: bool = False
+) -> Iterator[PartitionChangeRecord]:
+    """The broker leaves every ISR and leads nothing more.
+
+    The last member of an ISR stays in it: it holds the data. Where eligible replicas are kept it goes among these
+    instead, unless it crashed: then it may have lost what it had acknowledged.
+    """
     is_usable = usable_brokers(state, without=broker_id)
     for topic in state.image.topics_by_id.values():
-        touched = [entry for entry in topic.partitions if broker_id in entry.isr or entry.leader == broker_id]
+        touched = [e for e in topic.partitions if broker_id in e.isr or e.leader == broker_id or broker_id in e.elr]
         rules = TopicRules.of(state, topic) if touched else None
         for entry in touched:
             assert rules is not None
             isr = tuple(r for r in entry.isr if r != broker_id)
+            known = entry
             if not isr and not rules.keeps_eligible:
                 isr = entry.isr
-            record = change_record(topic.id, entry, elect(entry, isr, rules, is_usable))
+            elif has_crashed and rules.keeps_eligible:
+                known = entry._replace(isr=isr, elr=tuple(r for r in entry.elr if r != broker_id))
+            record = change_record(topic.id, entry, elect(known, isr, rules, is_usable))
             if record is not None:
                 yield record
 

@@ -33,7 +33,14 @@ class Cluster:
         self.offset += len(decision.records)
         return decision.reply
 
-    def register(self, broker_id: int, rack: str | None = None, incarnation: int = 1, now_ms: int = 0) -> int:
+    def register(
+        self,
+        broker_id: int,
+        rack: str | None = None,
+        incarnation: int = 1,
+        now_ms: int = 0,
+        previous_epoch: int = -1,
+    ) -> int:
         ask = BrokerRegistration(
             broker_id,
             CLUSTER,
@@ -41,6 +48,7 @@ class Cluster:
             (Endpoint("PLAINTEXT", "localhost", 9092),),
             rack=rack,
             log_dirs=(bytes(15) + bytes([broker_id]),),
+            previous_broker_epoch=previous_epoch,
         )
         epoch = self.apply(brokers.register_broker(self.state, self.sessions, ask, self.offset, now_ms))
         assert isinstance(epoch, int)

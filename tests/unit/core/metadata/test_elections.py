@@ -171,6 +171,44 @@ def test_who_left_an_isr_below_the_minimum_may_lead() -> None:
     assert cluster.partition("t").elr == (), "the ISR can acknowledge again without broker 1"
 
 
+def keeping_eligible(cluster: Cluster) -> Cluster:
+    cluster.apply(update_features(cluster.state, [FeatureUpdate("eligible.leader.replicas.version", 1)]))
+    return cluster
+
+
+def test_a_crashed_broker_is_no_longer_eligible() -> None:
+    cluster = keeping_eligible(three_replicas(min_insync_replicas="2"))
+    for broker in (3, 2, 1):
+        cluster.fence(broker)
+    assert cluster.partition("t").elr == (1, 2)
+    epoch = cluster.image.brokers[2].epoch
+    cluster.register(2, incarnation=2, previous_epoch=epoch)
+    assert cluster.partition("t").elr == (1, 2), "it had stopped in good order"
+    cluster.register(1, incarnation=2)
+    entry = cluster.partition("t")
+    assert (entry.leader, entry.isr, entry.elr) == (-1, (), (2,))
+    cluster.heartbeat(1)
+    assert cluster.partition("t").leader == -1
+    cluster.heartbeat(2)
+    entry = cluster.partition("t")
+    assert (entry.leader, entry.isr, entry.recovering) == (2, (2,), False)
+
+
+def test_when_all_have_crashed_the_last_leader_leads_again() -> None:
+    cluster = keeping_eligible(three_replicas(min_insync_replicas="2"))
+    for broker in (1, 2, 3):
+        cluster.fence(broker)
+    assert cluster.partition("t").last_known_elr == (3,)
+    for broker in (2, 3):
+        cluster.register(broker, incarnation=2)
+    assert (cluster.partition("t").elr, cluster.partition("t").last_known_elr) == ((), (3,))
+    cluster.heartbeat(2)
+    assert cluster.partition("t").leader == -1
+    cluster.heartbeat(3)
+    entry = cluster.partition("t")
+    assert (entry.leader, entry.isr, entry.recovering, entry.last_known_elr) == (3, (3,), True, ())
+
+
 def test_a_partition_that_is_not_there_has_no_leader_to_elect() -> None:
     cluster = three_replicas()
     replies = elect_leaders(cluster.state, [("t", 7), ("x", 0)]).reply
