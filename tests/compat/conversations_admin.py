@@ -9,6 +9,7 @@ from typing import Any
 from .batches import batch
 from .conversations import STRANGER, Talk
 from .conversations_data import ranged
+from .raw import FOREVER
 from .wire import Fields
 
 APPLIED_SECONDS_MAX = 20.0
@@ -172,7 +173,7 @@ def say_describe_cluster(talk: Talk) -> None:
 
 
 def say_describe_log_dirs(talk: Talk) -> None:
-    topic = talk.raw.create(partitions=2)
+    topic = talk.raw.create("", 2, FOREVER)
     talk.raw.append(topic, b"v", base_timestamp=1)
     for version in ranged("describe_log_dirs", 5):
         for step, topics in {

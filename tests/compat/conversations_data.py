@@ -6,7 +6,7 @@ from typing import Any
 
 from .batches import Batch, batch
 from .conversations import STRANGER, Talk
-from .raw import LATEST
+from .raw import FOREVER, LATEST
 from .wire import Fields, versions
 
 OLD_MS = 1_700_000_000_000
@@ -43,7 +43,7 @@ def say_produce_versions(talk: Talk) -> None:
 
 
 def say_produce_several(talk: Talk) -> None:
-    topic, other = talk.raw.create("a", partitions=3), talk.raw.create("b")
+    topic, other = talk.raw.create("a", 3, FOREVER), talk.raw.create("b")
     parts = [partition(at, batch(b"v", base_timestamp=OLD_MS + at)) for at in (2, 0, 1, 9)]
     both = {"name": topic, "partition_data": parts}, {"name": other, "partition_data": [partition(0, batch(b"w"))]}
     talk("four partitions of two topics", "produce", 9, **produced(*both))
@@ -60,7 +60,7 @@ def say_produce_timestamps(talk: Talk) -> None:
 
 
 def say_fetch_versions(talk: Talk) -> None:
-    topic = talk.raw.create(partitions=2)
+    topic = talk.raw.create("", 2, FOREVER)
     topic_id = talk.raw.topic_id(topic)
     for at in range(4):
         talk.raw.append(topic, *FIVE, base_timestamp=OLD_MS + at * 1000)
@@ -80,7 +80,7 @@ def say_fetch_versions(talk: Talk) -> None:
 
 
 def say_list_offsets(talk: Talk) -> None:
-    topic = talk.raw.create(partitions=2)
+    topic = talk.raw.create("", 2, FOREVER)
     for at in range(5):
         talk.raw.append(topic, b"a", b"b", base_timestamp=OLD_MS + at * 1000)
     times = [-1, -2, -3, -4, -5, -6, -7, -(2**63), 0, *(OLD_MS + d for d in (0, 1, 1000, 4000, 4001)), 2**63 - 1]
@@ -104,7 +104,7 @@ def listed(topic: str, timestamp: int, index: int = 0, epoch: int = -1) -> dict[
 
 
 def say_offset_for_leader_epoch(talk: Talk) -> None:
-    topic = talk.raw.create()
+    topic = talk.raw.create("", 1, FOREVER)
     talk.raw.append(topic, *FIVE)
     cases = (("present", 0, -1, 0), ("future", 5, -1, 0), ("none", -1, -1, 0), ("known leader", 0, 0, 0))
     for version in ranged("offset_for_leader_epoch", 4):

@@ -13,6 +13,7 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError, MessageSizeTooLargeError, OffsetOutOfRangeError
 
 from .names import unique
+from .raw import FOREVER
 
 SECONDS_MAX = 30
 UNKNOWN_TOPIC, BAD_TOPIC, EXISTS, BAD_PARTITIONS, BAD_FACTOR, BAD_CONFIG = 3, 17, 36, 37, 38, 40
@@ -27,7 +28,7 @@ async def create(bootstrap: str, partitions: int = 1, **configs: str) -> str:
     entries = {key.replace("_", "."): value for key, value in configs.items()}
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
     await admin.start()
-    answer = await admin.create_topics([NewTopic(name, partitions, 1, topic_configs=entries)])
+    answer = await admin.create_topics([NewTopic(name, partitions, 1, topic_configs={**FOREVER, **entries})])
     assert [entry[1] for entry in answer.topic_errors] == [0]
     await admin.close()
     return name

@@ -31,6 +31,7 @@ from confluent_kafka.admin import (
 )
 
 from .names import unique
+from .raw import FOREVER
 
 SECONDS_MAX = 30
 Settings = dict[str, Any]
@@ -49,7 +50,7 @@ def topic(admin: AdminClient) -> str:
 def create(admin: AdminClient, partitions: int = 1, **configs: str) -> str:
     name = unique()
     entries = {key.replace("_", "."): value for key, value in configs.items()}
-    [future] = admin.create_topics([NewTopic(name, partitions, 1, config=entries)]).values()
+    [future] = admin.create_topics([NewTopic(name, partitions, 1, config={**FOREVER, **entries})]).values()
     future.result(SECONDS_MAX)
     return name
 

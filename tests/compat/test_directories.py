@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 
 from .brokers import Broker, KafkaBroker, OttlaBroker, discard
 from .java import Missing, kafka_libs, run_kafka
-from .raw import Raw
+from .raw import FOREVER, Raw
 
 pytestmark = pytest.mark.peers
 
@@ -53,7 +53,7 @@ def fill(broker: Broker, topic: str, codec: str = "none", count: int = 300) -> N
     assert producer.flush(30) == 0
 
 
-SEGMENTS = {"segment.ms": "10000", "index.interval.bytes": "200"}
+SEGMENTS = {**FOREVER, "segment.ms": "10000", "index.interval.bytes": "200"}
 
 
 @pytest.fixture
@@ -169,7 +169,8 @@ def adopt(first: Broker, second: Broker, topic: str, clean: bool) -> None:
     """Put the first node's segments under the second one's topic of the same name."""
     second.start()
     with Raw(second.host, second.port) as raw:
-        wanted = {"name": topic, "num_partitions": 1, "replication_factor": 1}
+        configs = [{"name": name, "value": value} for name, value in FOREVER.items()]
+        wanted = {"name": topic, "num_partitions": 1, "replication_factor": 1, "configs": configs}
         raw.ask("create_topics", 5, timeout=20_000, topics=[wanted])
         raw.wait_ready(topic)
     second.stop()

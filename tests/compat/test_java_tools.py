@@ -12,7 +12,7 @@ import pytest
 from .brokers import Broker
 from .java import Missing, kafka_libs, run_kafka
 from .names import unique
-from .raw import Raw
+from .raw import FOREVER, Raw
 
 pytestmark = pytest.mark.peers
 
@@ -132,7 +132,7 @@ def test_configs_of_the_node_are_described(tool: Tool, raw: Raw) -> None:
 
 
 def test_offsets_are_listed_for_every_time(tool: Tool, raw: Raw) -> None:
-    topic = raw.create()
+    topic = raw.create(configs=FOREVER)
     for at in (0, 2, 1):
         raw.append(topic, b"v", base_timestamp=1_700_000_000_000 + at * 1000)
     for time, offset in (("-1", 3), ("-2", 0), ("-3", 1), ("-4", 0), ("1700000001000", 1)):

@@ -23,6 +23,7 @@ from kafka.errors import (
 )
 
 from .names import unique
+from .raw import FOREVER
 
 SECONDS_MAX = 30
 POLL_MS = 1000
@@ -43,7 +44,7 @@ def topic(admin: KafkaAdminClient) -> str:
 def create(admin: KafkaAdminClient, partitions: int = 1, **configs: str) -> str:
     name = unique()
     entries = {key.replace("_", "."): value for key, value in configs.items()}
-    admin.create_topics([NewTopic(name, partitions, 1, topic_configs=entries)])
+    admin.create_topics([NewTopic(name, partitions, 1, topic_configs={**FOREVER, **entries})])
     return name
 
 

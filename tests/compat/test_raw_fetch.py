@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from .batches import batch
-from .raw import Raw
+from .raw import FOREVER, Raw
 
 OUT_OF_RANGE = 1
 WAIT_MS = 400
@@ -34,7 +35,7 @@ def test_fetch_inside_a_batch_starts_with_the_whole_batch(raw: Raw, topic: str) 
 
 
 def test_stored_batch_is_the_sent_one_but_for_offset_and_epoch(raw: Raw) -> None:
-    topic = raw.create()
+    topic = raw.create(configs=FOREVER)
     raw.append(topic, b"first")
     sent = batch(b"a", b"b", base_timestamp=1_700_000_000_000)
     raw.produce(topic, sent)
@@ -92,6 +93,17 @@ def waited_ms(raw: Raw, topic: str, offset: int, **changes: int) -> float:
 def test_fetch_waits_for_min_bytes_no_longer_than_max_wait(raw: Raw, topic: str) -> None:
     assert waited_ms(raw, topic, 20, max_wait=WAIT_MS) >= WAIT_MS
     assert waited_ms(raw, topic, 15, max_wait=WAIT_MS, min_bytes=SIZE + 1) >= WAIT_MS
+
+
+def test_every_short_poll_ends(raw: Raw, topic: str) -> None:
+    """A timer may fire a hair before its time; whoever then waits on waits for ever."""
+
+    def poll(wait_ms: int) -> bool:
+        with Raw(*raw.address) as mine:
+            return all(mine.fetch(topic, 20, max_wait=wait_ms)["batches"] == [] for _ in range(40))
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(poll, range(1, 9)))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from .batches import batch
 from .brokers import Broker
-from .raw import LATEST, Raw
+from .raw import FOREVER, LATEST, Raw
 
 OUT_OF_ORDER, OLD_EPOCH = 45, 47
 Send = Callable[..., tuple[int, int]]
@@ -108,7 +108,7 @@ def test_sequences_count_per_partition(raw: Raw) -> None:
 
 
 def test_duplicate_is_answered_with_the_time_of_the_first(raw: Raw) -> None:
-    topic, producer_id = raw.create(), raw.new_producer_id()
+    topic, producer_id = raw.create(configs=FOREVER), raw.new_producer_id()
     data = batch(b"v", producer_id=producer_id, producer_epoch=0, base_sequence=0, base_timestamp=1_700_000_000_000)
     assert raw.produce(topic, data)["log_append_time"] is None
     assert raw.produce(topic, data)["log_append_time"] == 1_700_000_000_000
