@@ -109,8 +109,7 @@ class Cleaner:
             self._replicas.delete_later(partition, removed)
         await loop.run_in_executor(self._pool, cleaning.settle)
         directory = self._replicas.home_of(partition)
-        directory.cleaner_offsets[partition.key] = cleaning.end_offset  # type: ignore[assignment]
-        await self._disk.run(directory.write_cleaner_offsets, dict(directory.cleaner_offsets))
+        await self._disk.run(directory.write_cleaner_offset, partition.key, cleaning.end_offset)
         log.info("log compacted", partition=str(partition.key), end_offset=cleaning.end_offset)
 
     def _check_stopping(self) -> None:

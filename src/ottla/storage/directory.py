@@ -43,6 +43,7 @@ from ottla.storage.meta_properties import (
 
 log = structlog.get_logger()
 
+CHECKPOINTS = (RECOVERY_POINTS, START_OFFSETS, HIGH_WATERMARKS, CLEANER_OFFSETS)
 LOCK = ".lock"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 DELETE, STRAY = "-delete", "-stray"
@@ -86,12 +87,10 @@ class LogDirectory:
         self._files = files
         self._lock: Handle | None = lock
         self._names = threading.Lock()
-        """Guards `_held`: partitions are created and discarded in threads."""
+        """Guards `_held` and `_stored`: partitions are created, and checkpoints written, in threads."""
         self.was_clean, self.broker_epoch = self._take_clean_marker()
-        self.recovery_points = self._read(RECOVERY_POINTS)
-        self.start_offsets = self._read(START_OFFSETS)
-        self.high_watermarks = self._read(HIGH_WATERMARKS)
-        self.cleaner_offsets = self._read(CLEANER_OFFSETS)
+        self._stored = {name: self._read(name) for name in CHECKPOINTS}
+        """What each checkpoint file says. The dictionaries are replaced, not changed, since threads write them."""
         self._held = {TopicPartition(found.topic, found.partition): found.topic_id for found in self.partitions()}
 
     @classmethod
@@ -134,12 +133,21 @@ class LogDirectory:
         if held is not None and held != topic_id:  # an earlier topic of that name, whose deletion did not get this far
             self.set_aside(Found(key.topic, key.partition, held, path))
         if key not in self._held or held != topic_id:
+            if key not in self._held:
+                self._forget_offsets(key)
             self._files.make_directory(str(path))
             # Without fsync: it is repeated at the next start should a power cut undo it.
             write_topic_id(self._files, str(path), topic_id, sync=False)
             with self._names:
                 self._held[key] = topic_id
         return path
+
+    def _forget_offsets(self, key: TopicPartition) -> None:
+        """An earlier partition of that name may have left offsets that would cut the new one."""
+        with self._names:
+            for name, stored in self._stored.items():
+                if key in stored:
+                    self._store(name, {other: offset for other, offset in stored.items() if other != key})
 
     def set_aside(self, found: Found) -> Path:
         """The cluster does not know this partition; a person may want to look at it."""
@@ -168,6 +176,22 @@ class LogDirectory:
 
     # --- what is written down
 
+    @property
+    def recovery_points(self) -> Offsets:
+        return self._stored[RECOVERY_POINTS]
+
+    @property
+    def start_offsets(self) -> Offsets:
+        return self._stored[START_OFFSETS]
+
+    @property
+    def high_watermarks(self) -> Offsets:
+        return self._stored[HIGH_WATERMARKS]
+
+    @property
+    def cleaner_offsets(self) -> Offsets:
+        return self._stored[CLEANER_OFFSETS]
+
     def write_recovery_points(self, offsets: Offsets) -> None:
         self._write(RECOVERY_POINTS, offsets)
 
@@ -177,19 +201,27 @@ class LogDirectory:
     def write_high_watermarks(self, offsets: Offsets) -> None:
         self._write(HIGH_WATERMARKS, offsets)
 
-    def write_cleaner_offsets(self, offsets: Offsets) -> None:
-        self._write(CLEANER_OFFSETS, offsets)
+    def write_cleaner_offset(self, key: TopicPartition, offset: int) -> None:
+        """The partition is compacted up to `offset`."""
+        with self._names:
+            self._store(CLEANER_OFFSETS, {**self._stored[CLEANER_OFFSETS], key: Offset(offset)})
 
     def _write(self, name: str, offsets: Offsets) -> None:
-        OffsetCheckpoint(self.path / name, self._files).write({key: Offset(value) for key, value in offsets.items()})
+        with self._names:
+            self._store(name, {key: Offset(offset) for key, offset in offsets.items()})
+
+    def _store(self, name: str, offsets: dict[TopicPartition, Offset]) -> None:
+        OffsetCheckpoint(self.path / name, self._files).write(offsets)
+        self._stored[name] = offsets
 
     def _read(self, name: str) -> dict[TopicPartition, Offset]:
         """What a damaged checkpoint said is found out anew; it costs time, not records."""
+        offsets = {}
         try:
-            return OffsetCheckpoint(self.path / name, self._files).read()
+            offsets = OffsetCheckpoint(self.path / name, self._files).read()
         except BadCheckpoint as error:
             log.warning("checkpoint unreadable", path=str(self.path / name), reason=str(error))
-            return {}
+        return offsets
 
     def _take_clean_marker(self) -> tuple[bool, int]:
         """Whether the last stop was clean, and the broker epoch then. The marker is gone as soon as it is read."""

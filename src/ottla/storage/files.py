@@ -8,17 +8,19 @@ gives it up when others need the descriptors more, so that ten thousand idle par
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import resource
 import shutil
 import threading
 from collections import deque
-from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
 
+_FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
+"""Where it exists (macOS), fsync alone leaves the data in the drive's own memory."""
 _OPEN_FLAGS = os.O_RDWR | getattr(os, "O_CLOEXEC", 0)
 _FDS_FALLBACK = 1024
 _FDS_MAX = 16_384
@@ -52,14 +54,15 @@ class Handle:
         return os.pread(self.fd, size, position)
 
     def pread_into(self, buffer: memoryview, position: int) -> int:
+        if not hasattr(os, "preadv"):
+            data = os.pread(self.fd, len(buffer), position)
+            buffer[: len(data)] = data
+            return len(data)
         return os.preadv(self.fd, [buffer], position)
 
     def pwrite(self, data: Bytes, position: int) -> int:
         """May write less than all, as the system call may."""
         return os.pwrite(self.fd, data, position)
-
-    def pwritev(self, parts: Sequence[Bytes], position: int) -> int:
-        return os.pwritev(self.fd, parts, position)
 
     def size(self) -> int:
         return os.fstat(self.fd).st_size
@@ -69,7 +72,10 @@ class Handle:
 
     def fsync(self) -> None:
         try:
-            os.fsync(self.fd)
+            if _FULL_SYNC is None:
+                os.fsync(self.fd)
+            else:
+                fcntl.fcntl(self.fd, _FULL_SYNC)
         except OSError as error:
             raise SyncFailed(error.errno, error.strerror) from error
 

@@ -27,6 +27,8 @@ from ottla.storage.segment import RELATIVE_OFFSET_MAX, Segment, total_size
 from ottla.storage.slices import EMPTY, FileSlice, Slices
 from ottla.storage.tail import Tail
 from ottla.wire.batch_header import CONTROL, BatchHeader, crc_ok, iter_headers
+from ottla.wire.control import decode_end_txn_marker
+from ottla.wire.malformed import Malformed
 
 if TYPE_CHECKING:
     from ottla.storage.txn_index import AbortedTransaction
@@ -122,9 +124,15 @@ class Log:
         return base
 
     def append_as_follower(self, data: Bytes, now_ms: int) -> None:
-        """Append batches that have their offsets: what a leader has sent, or a quorum's own."""
-        batches = list(iter_headers(data))
-        self._check_batches(data, batches)
+        """Append batches that have their offsets: what a leader has sent, or a quorum's own.
+
+        A last batch that is cut off is left out, as a fetch may end so. Raises Refused if anything else is wrong.
+        """
+        batches = self._checked_batches(data)
+        if not batches:
+            return
+        end = batches[-1][0] + batches[-1][1].size
+        data = data if end == len(data) else memoryview(data)[:end]
         last, max_timestamp = batches[-1][1].last_offset, max(header.max_timestamp for _, header in batches)
         active = self._active
         if self._must_roll(active, len(data), last, max_timestamp, now_ms):
@@ -142,8 +150,16 @@ class Log:
                 self._follow(active, header, header.base_offset, memoryview(data)[at : at + header.size])
         self.end_offset = last + 1
 
-    def _check_batches(self, data: Bytes, batches: Sequence[tuple[int, BatchHeader]]) -> None:
-        expected, end = self.end_offset, 0
+    def _checked_batches(self, data: Bytes) -> list[tuple[int, BatchHeader]]:
+        """The whole batches in `data`, whose checksums fit and whose offsets go on where the log ends."""
+        expected = self.end_offset
+        try:
+            batches = list(iter_headers(data))
+            for at, header in batches:
+                if header.is_control and header.has_producer_id:
+                    decode_end_txn_marker(memoryview(data)[at:])
+        except Malformed as error:
+            raise Refused(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
         for at, header in batches:
             if header.base_offset < expected or header.last_offset_delta < 0:
                 raise Refused(
@@ -151,9 +167,8 @@ class Log:
                 )
             if not crc_ok(data, at, header):
                 raise Refused(ErrorCode.CORRUPT_MESSAGE, f"the checksum of the batch at {header.base_offset} is wrong")
-            expected, end = header.next_offset, at + header.size
-        if not batches or end != len(data):
-            raise Refused(ErrorCode.CORRUPT_MESSAGE, "not a row of whole batches")
+            expected = header.next_offset
+        return batches
 
     def _follow(self, active: Segment, header: BatchHeader, base_offset: int, batch: Bytes) -> None:
         if header.attributes & CONTROL:
@@ -201,6 +216,7 @@ class Log:
         if not active.size:
             return self._restart_active(now_ms)
         active.finish()
+        active.is_synced = False
         self.snapshots.take(self.end_offset, self.producers.snapshot(), sync=False)
         rolled = Segment.create(self._files, self.place.path, self.end_offset, now_ms)
         self._are_names_synced = False
@@ -315,13 +331,13 @@ class Log:
         for segment in reversed(self.segments[kept:]):
             segment.delete()
         self.end_offset = offset
+        self.start_offset = min(self.start_offset, offset)
         self.segments[kept - 1].truncate_to(offset)
         self._set_segments(self.segments[:kept])
         self._reload_producers(now_ms)
         if self.epochs.truncate_from(offset):  # type: ignore[arg-type]
             self._are_epochs_stored = False
             self._store_epochs()
-        self.start_offset = min(self.start_offset, offset)
 
     def truncate_fully_and_start_at(self, offset: int, now_ms: int = 0) -> None:
         """Drop everything; the next record gets `offset`."""
@@ -368,7 +384,7 @@ class Log:
             truncations, segments = self._truncations, self.segments
             end_offset = self.end_offset if is_whole else segments[-1].base_offset
         try:
-            self._sync_rolled(segments)
+            self._sync_rolled(segments, truncations)
             if is_whole:
                 segments[-1].file.handle().fsync()
         except FileNotFoundError:
@@ -383,12 +399,14 @@ class Log:
             if self._truncations == truncations:
                 self.recovery_point = max(self.recovery_point, end_offset)
 
-    def _sync_rolled(self, segments: Sequence[Segment]) -> None:
+    def _sync_rolled(self, segments: Sequence[Segment], truncations: int) -> None:
         first = max(bisect_right(segments, self.recovery_point, key=lambda segment: segment.base_offset) - 1, 0)
         for segment in segments[first:-1]:
             if not segment.is_synced:
                 try:
                     segment.sync()
+                    # A truncation meanwhile may have made this the active segment again.
+                    segment.is_synced = self._truncations == truncations
                     self.snapshots.sync(segment.base_offset)
                 except FileNotFoundError:
                     continue  # retention has removed it, or compaction put one in its place that is on disk already

@@ -339,7 +339,6 @@ class Segment:
         self.times.file.handle().fsync()
         if self.has_aborted:
             self.files.sync(self.path(TXN_INDEX))
-        self.is_synced = True
 
     def close(self) -> None:
         self.file.close()

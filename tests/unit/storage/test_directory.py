@@ -110,12 +110,27 @@ def test_a_discarded_partition_frees_its_name_and_is_deleted_later(tmp_path: Pat
     assert not doomed.exists()
 
 
+def test_a_new_partition_inherits_no_offsets_from_an_earlier_one_of_its_name(tmp_path: Path) -> None:
+    directory = LogDirectory.open(tmp_path, 1)
+    other = TopicPartition(TopicName("other"), 0)
+    directory.ensure_partition(KEY, new_uuid())
+    directory.write_start_offsets({KEY: 13, other: 2})
+    directory.write_recovery_points({KEY: 20})
+    again = reopened(directory, clean=True)
+    again.ensure_partition(KEY, new_uuid())
+    assert KEY not in again.start_offsets
+    assert KEY not in again.recovery_points
+    after_crash = reopened(again, clean=False)
+    assert (after_crash.start_offsets, after_crash.recovery_points) == ({other: 2}, {})
+
+
 def test_checkpoints_are_read_at_the_next_start_and_damaged_ones_forgotten(tmp_path: Path) -> None:
     directory = LogDirectory.open(tmp_path, 1)
     directory.write_recovery_points({KEY: 5})
     directory.write_start_offsets({KEY: 2})
     directory.write_high_watermarks({KEY: 9})
-    directory.write_cleaner_offsets({KEY: 1})
+    directory.write_cleaner_offset(KEY, 0)
+    directory.write_cleaner_offset(KEY, 1)
     (tmp_path / "log-start-offset-checkpoint").write_bytes(b"0\n2\n")
     again = reopened(directory, clean=False)
     assert (again.recovery_points, again.start_offsets) == ({KEY: 5}, {})

@@ -106,7 +106,7 @@ def test_a_roll_leaves_a_snapshot_of_the_producers_and_whole_indexes(tmp_path: P
     assert (tmp_path / "t-0" / "00000000000000000000.timeindex").stat().st_size == 12
 
 
-@pytest.mark.parametrize("flaw", ["order", "checksum", "cut", "empty"])
+@pytest.mark.parametrize("flaw", ["order", "checksum", "magic", "marker"])
 def test_a_follower_refuses_what_is_no_row_of_sound_batches(tmp_path: Path, flaw: str) -> None:
     log = opened(tmp_path)
     append(log, batch(3))
@@ -115,12 +115,23 @@ def test_a_follower_refuses_what_is_no_row_of_sound_batches(tmp_path: Path, flaw
         bad = _at(3)
     elif flaw == "checksum":
         bad[-1] ^= 1
-    elif flaw == "cut":
-        bad = bad[:-1]
+    elif flaw == "magic":
+        bad[16] = 3
+    elif flaw == "marker":
+        stamp = ProducerStamp(1, 0, -1, True)
+        bad = bytearray(encode_control_batch([(0, b"")], timestamp_ms=0, base_offset=4, producer=stamp))
     with pytest.raises(Refused) as refused:
-        log.append_as_follower(b"" if flaw == "empty" else good + bad, 0)
+        log.append_as_follower(good + bad, 0)
     assert refused.value.code == ErrorCode.CORRUPT_MESSAGE
     assert (log.end_offset, bases(log)) == (3, [0])
+
+
+def test_a_follower_leaves_out_a_last_batch_that_is_cut_off(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    log.append_as_follower(_at(0) + _at(1)[:-1], 0)
+    assert (log.end_offset, bases(log)) == (1, [0])
+    log.append_as_follower(_at(1)[:40], 0)
+    assert log.end_offset == 1
 
 
 def test_a_follower_takes_over_the_epochs_that_the_batches_carry(tmp_path: Path) -> None:
