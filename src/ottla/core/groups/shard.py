@@ -131,6 +131,7 @@ class GroupShard:
             if classic is not None:
                 # It becomes a consumer group with this decision; whoever waits has to join that one.
                 self._rebalance.release_all(classic, ErrorCode.REBALANCE_IN_PROGRESS, out)
+                self._members.start_all(draft.group, now_ms)
         return out.decision(reply)
 
     def _consumer_draft(self, ask: asks.ConsumerHeartbeat, out: Outcome) -> Draft:
@@ -148,7 +149,6 @@ class GroupShard:
         out.records.append(GroupRecord(group.id, None))
         if not group.is_empty:
             migration.upgrade(group, self._catalog, draft)
-            self._members.start_all(draft.group, out.now_ms)
         return draft
 
     def _downgrade_if_due(self, draft: Draft) -> None:
