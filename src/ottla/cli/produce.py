@@ -64,6 +64,9 @@ def produce(
         list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="Repeatable.")
     ] = None,
     partition: Annotated[int | None, typer.Option("--partition", "-p", min=0, help="Default: by the key.")] = None,
+    keep_partitions: Annotated[
+        bool, typer.Option("--keep-partitions", help="Take the partition that a JSON line names, not the key's.")
+    ] = False,
     null: Annotated[
         str | None, typer.Option("--null", metavar="MARKER", help="A key or value of this text is null.")
     ] = None,
@@ -91,7 +94,7 @@ def produce(
         queue_buffering_max_kbytes=65536,
     )
     shared = [(name, value.encode()) for name, value in parse_pairs(headers, "--header").items()]
-    sending = Sending(topic, target, producer, partition, list(shared))
+    sending = Sending(topic, target, producer, partition, keep_partitions, list(shared))
     with _input(file) as stream, progress(stream) as advance:
         interrupted = sending.send_all(stream, parser, advance)
     sending.finish(as_json)
@@ -106,6 +109,7 @@ class Sending:
     target: Target
     producer: Producer
     partition: int | None
+    keep_partitions: bool
     shared_headers: Headers
     sent: int = 0
     failed: int = 0
@@ -125,7 +129,7 @@ class Sending:
         return False
 
     def _send(self, record: Record) -> None:
-        chosen = self.partition if self.partition is not None else record.partition
+        chosen = record.partition if self.partition is None and self.keep_partitions else self.partition
         while True:
             try:
                 with explained(self.target):

@@ -110,6 +110,17 @@ def test_reading_begins_at_a_time(cluster: Cli, ottla_topic: str) -> None:
     assert cluster("consume", ottla_topic, "--timestamp", "2039-01-01T00:00:00Z")[1] == ""
 
 
+def test_a_copy_goes_by_keys_or_keeps_the_partitions(cluster: Cli) -> None:
+    cluster("topic", "create", "wide", "wide-copy", "-p", "3")
+    cluster("topic", "create", "narrow-copy", "-p", "1")
+    cluster("produce", "wide", "-p", "2", "-K", ":", stdin=b"a:1\nb:2\n")
+    copied = cluster("consume", "wide", "--json")[1].encode()
+    assert cluster("produce", "narrow-copy", "--format", "json", stdin=copied)[0] == 0
+    assert cluster("consume", "narrow-copy", "--format", "{partition} {key}={value}")[1] == "0 a=1\n0 b=2\n"
+    assert cluster("produce", "wide-copy", "--format", "json", "--keep-partitions", stdin=copied)[0] == 0
+    assert cluster("consume", "wide-copy", "--format", "{partition} {key}={value}")[1] == "2 a=1\n2 b=2\n"
+
+
 def test_the_cluster_tells_about_itself(cluster: Cli, ottla_broker: Broker, ottla_topic: str) -> None:
     described = answer(cluster, "cluster", "describe")
     assert [f"{b['host']}:{b['port']}" for b in described["brokers"]] == [ottla_broker.bootstrap]
