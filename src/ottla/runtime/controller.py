@@ -33,6 +33,7 @@ from ottla.core.metadata.records import (
     BeginTransactionRecord,
     EndTransactionRecord,
     FeatureLevelRecord,
+    RemoveTopicRecord,
 )
 from ottla.core.metadata.snapshot import image_records
 from ottla.core.metadata.state import ControllerState
@@ -101,6 +102,7 @@ class Controller:
     ) -> None:
         """`settings` are the broker settings this node was started with, by Kafka's names."""
         self.image = ClusterImage()
+        self._removed_topics: set[bytes] = set()
         self._place = place
         self._settings = settings
         self._random = random or Random()
@@ -145,7 +147,7 @@ class Controller:
         self._ready = self._loop.create_future()
         await self._quorum.start()
         await self._ready
-        self._publish(ImageDelta(whole=True))
+        self._publish(self._whole())
 
     async def stop(self) -> None:
         if self._timer is not None:
@@ -158,7 +160,7 @@ class Controller:
         """Called at once with a whole delta if there is an image already."""
         self._subscribers.append(callback)
         if self._ready is not None and self._ready.done():
-            callback(self.image, ImageDelta(whole=True))
+            callback(self.image, self._whole())
 
     @property
     def is_leader(self) -> bool:
@@ -198,12 +200,14 @@ class Controller:
         for record in records:
             image.apply(record)
         self.image = image
-        self._publish(ImageDelta(whole=True))
+        self._publish(self._whole())
 
     def on_committed(self, records: Sequence[object]) -> None:
         delta = ImageDelta()
         for record in records:
             self.image.apply(record, delta)
+        if not self._is_ready:
+            self._removed_topics.update(one.topic_id for one in records if isinstance(one, RemoveTopicRecord))
         self._publish(delta)
         self._maybe_keep_snapshot()
 
@@ -232,12 +236,19 @@ class Controller:
             self._ready.set_exception(error)
         self._on_fatal(error)
 
+    def _whole(self) -> ImageDelta:
+        return ImageDelta(whole=True, topics_removed=frozenset(self._removed_topics))
+
+    @property
+    def _is_ready(self) -> bool:
+        return self._ready is not None and self._ready.done()
+
     def _be_ready(self) -> None:
         if self._ready is not None and not self._ready.done():
             self._ready.set_result(None)
 
     def _publish(self, delta: ImageDelta) -> None:
-        if self._ready is not None and self._ready.done():
+        if self._is_ready:
             for subscriber in tuple(self._subscribers):
                 subscriber(self.image, delta)
 

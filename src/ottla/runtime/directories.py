@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import structlog
 
@@ -14,8 +15,14 @@ from ottla.storage.meta_properties import META_PROPERTIES
 log = structlog.get_logger(__name__)
 
 
-def open_directories(config: BrokerConfig) -> tuple[list[LogDirectory], list[Path]]:
-    """Those that work, and the paths of those that do not; Refused or OSError when the node cannot start with them.
+class Directories(NamedTuple):
+    online: list[LogDirectory]
+    lost: list[Path]
+    """Those that could not be opened."""
+
+
+def open_directories(config: BrokerConfig) -> Directories:
+    """All that work; Refused or OSError when the node cannot start with them.
 
     Directories that say which cluster they belong to come first: a new one joins them.
     """
@@ -41,7 +48,7 @@ def open_directories(config: BrokerConfig) -> tuple[list[LogDirectory], list[Pat
         raise failures[paths[0]]
     for path, failure in failures.items():
         log.error("log directory offline", path=str(path), reason=str(failure))
-    return [opened[path] for path in paths if path in opened], list(failures)
+    return Directories([opened[path] for path in paths if path in opened], list(failures))
 
 
 def _distinct(paths: Sequence[Path]) -> list[Path]:

@@ -21,6 +21,7 @@ from ottla.storage.log import Log
 from ottla.storage.slices import Slices
 from ottla.wire.batch import keyless_records
 from ottla.wire.batch_header import BatchHeader, read_header, stamp_append_time
+from ottla.wire.malformed import Malformed
 from ottla.wire.produced import check_produced
 
 NO_TIMESTAMP = -1
@@ -259,7 +260,10 @@ class Partition:
                 raise BadRecords(ErrorCode.INVALID_TIMESTAMP, why, [(0, why)])
 
     def _check_keys(self, data: memoryview, header: BatchHeader) -> None:
-        keyless = keyless_records(data, header)
+        try:
+            keyless = keyless_records(data, header)
+        except Malformed as broken:
+            raise Refused(ErrorCode.CORRUPT_MESSAGE, f"the records cannot be read: {broken}") from None
         if keyless:
             why = f"compacted topic cannot accept message without key in topic partition {self.key}"
             raise BadRecords(ErrorCode.INVALID_RECORD, why, [(index, why) for index in keyless])

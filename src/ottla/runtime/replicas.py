@@ -5,7 +5,8 @@ opened in threads (recovery may read a lot); everything else happens on the loop
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from ottla.base.types import BrokerId, TopicName, TopicPartition, Uuid
 from ottla.core.metadata.asks import ResourceType
 from ottla.core.metadata.entries import PartitionImage, TopicImage
 from ottla.core.metadata.image import ClusterImage, ImageDelta
+from ottla.runtime.directories import Directories
 from ottla.runtime.disk import Disk
 from ottla.runtime.partition import Partition
 from ottla.storage.directory import LogDirectory, takes_offline
@@ -32,14 +34,13 @@ class Replicas:
     def __init__(
         self,
         config: BrokerConfig,
-        directories: list[LogDirectory],
+        directories: Directories,
         disk: Disk,
         now_ms: Callable[[], int],
         on_fatal: Callable[[BaseException], None],
-        lost_directories: Sequence[Path] = (),
     ) -> None:
-        self.directories = directories
-        self.lost_directories = tuple(lost_directories)
+        self.directories = directories.online
+        self.lost_directories = directories.lost
         """Paths that could not be opened at start. What lies there must not be begun anew elsewhere."""
         self._me = BrokerId(config.node_id)
         self._config = config
@@ -122,7 +123,7 @@ class Replicas:
     def on_image(self, image: ClusterImage, delta: ImageDelta) -> None:
         self._image = image
         if delta.whole:
-            self._reconcile(image)
+            self._reconcile(image, delta.topics_removed)
             return
         for topic in delta.topics_deleted.values():
             self._delete_topic(topic)
@@ -134,7 +135,7 @@ class Replicas:
                 for index in sorted(indexes):
                     self._follow(changed, changed.partitions[index])
 
-    def _reconcile(self, image: ClusterImage) -> None:
+    def _reconcile(self, image: ClusterImage, removed: AbstractSet[bytes]) -> None:
         """A first or loaded image: open what it wants, put aside what it does not know."""
         self._broker_texts = {**self._config.texts, **image.broker_config(self._me)}
         self._configs.clear()
@@ -143,7 +144,7 @@ class Replicas:
             if topic is None or partition.key.partition >= len(topic.partitions):
                 self._drop(partition)
         for directory in self.directories:
-            self._set_strays_aside(image, directory)
+            self._part_with_strays(image, directory, removed)
             for doomed in directory.discarded():
                 self._delete_files(directory, doomed)
         for topic in image.topics_by_id.values():
@@ -155,11 +156,14 @@ class Replicas:
         key = TopicPartition(TopicName(topic), index)
         return any(directory.holds(key) for directory in self.directories)
 
-    def _set_strays_aside(self, image: ClusterImage, directory: LogDirectory) -> None:
+    def _part_with_strays(self, image: ClusterImage, directory: LogDirectory, removed: AbstractSet[bytes]) -> None:
         for found in directory.partitions():
             topic = image.topics_by_name.get(found.topic)
             is_wanted = topic is not None and found.topic_id in (None, topic.id)
             if is_wanted and topic is not None and found.partition < len(topic.partitions):
+                continue
+            if found.topic_id in removed:
+                directory.discard(TopicPartition(found.topic, found.partition))
                 continue
             log.warning("partition is unknown to the cluster, set aside", path=str(found.path))
             directory.set_aside(found)

@@ -40,6 +40,8 @@ class ImageDelta:
     access: bool = False
     """ACLs, credentials, quotas or tokens."""
     whole: bool = False
+    topics_removed: frozenset[bytes] = frozenset()
+    """With a whole image: ids of topics whose removal the log still tells of. What lies on a disk of them is to go."""
 
 
 class ClusterImage:
