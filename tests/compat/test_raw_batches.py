@@ -130,6 +130,15 @@ def test_compacted_topic_needs_keys_and_names_the_records_without(raw: Raw) -> N
     assert raw.produce(topic, batch(b"v"))["error_code"] == NONE
 
 
+def test_compacted_topic_refuses_records_that_cannot_be_read(raw: Raw) -> None:
+    topic = raw.create(configs={"cleanup.policy": "compact"})
+    for attributes in range(5):
+        data = Batch(payload=b"\xff" * 40, count=1, attributes=attributes).encode()
+        assert raw.produce(topic, data)["error_code"] in (CORRUPT, INVALID_RECORD, UNKNOWN_SERVER_ERROR), attributes
+    assert raw.list_offset(topic, LATEST)["offset"] == 0
+    assert raw.produce(topic, batch(b"v"))["error_code"] == NONE
+
+
 def test_zstd_needs_produce_7(raw: Raw) -> None:
     zstandard = pytest.importorskip("zstandard")
     data = Batch(payload=zstandard.compress(records(b"a")), attributes=4).encode()

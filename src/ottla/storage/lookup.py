@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ottla.storage.segment import Segment
-from ottla.wire.batch import decode_records
+from ottla.wire.batch import Malformed, Record, decode_records
 from ottla.wire.batch_header import BatchHeader
 
 
@@ -40,8 +40,16 @@ def _find_in(segment: Segment, timestamp: int, start_offset: int) -> TimedOffset
     return None
 
 
+def _records(batch: bytes, header: BatchHeader) -> list[Record]:
+    """A batch whose sender broke its content, under a sound checksum, stands for one record: as its header has it."""
+    try:
+        return decode_records(batch)
+    except Malformed:
+        return [Record(header.last_offset, header.max_timestamp, None, None)]
+
+
 def _find_record(batch: bytes, header: BatchHeader, timestamp: int, start_offset: int) -> TimedOffset | None:
-    for record in decode_records(batch):
+    for record in _records(batch, header):
         if record.timestamp >= timestamp and record.offset >= start_offset:
             return TimedOffset(record.timestamp, record.offset, header.leader_epoch)
     return None
@@ -73,7 +81,7 @@ def _largest_behind(segment: Segment, start_offset: int) -> TimedOffset | None:
     place = segment.find(start_offset)
     for position, header in segment.batches(place.position) if place else ():
         if header.max_timestamp > (best.timestamp if best else -1):
-            records = decode_records(segment.read(position, header.size))
+            records = _records(segment.read(position, header.size), header)
             kept = [record for record in records if record.offset >= start_offset]
             largest = max(kept, key=lambda record: (record.timestamp, -record.offset), default=None)
             if largest is not None and (best is None or largest.timestamp > best.timestamp):
