@@ -1,0 +1,120 @@
+"""A good request of every API and version that a node serves; nothing they do is lasting or large."""
+
+from __future__ import annotations
+
+import uuid
+
+from tests.compat.batches import batch
+from tests.compat.raw import Raw
+from tests.compat.wire import KEYS, Fields, versions
+
+from .shapes import Shape
+
+
+def good_requests(raw: Raw, topic: str) -> dict[str, Fields]:
+    """One dict an API; they fit all its versions."""
+    topic_id = raw.topic_id(topic)
+    stranger = uuid.UUID(int=77)
+    node = raw.node_id
+    replica = {"partition_index": 0, "broker_ids": [node]}
+    config = {"name": "retention.ms", "value": "604800000", "config_operation": 0}
+    resource = {"resource_type": 2, "resource_name": topic}
+    producer = {"producer_id": -1, "producer_epoch": -1}
+    wanted = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000}
+    data = {"name": topic, "topic_id": topic_id, "partition_data": [{"index": 0, "records": batch(b"v")}]}
+    return {
+        "produce": {"acks": 1, "timeout": 1000, "topic_data": [data]},
+        "fetch": {
+            "replica_id": -1,
+            "min_bytes": 1,
+            "topics": [{"topic": topic, "topic_id": topic_id, "partitions": [wanted]}],
+            "forgotten_topics_data": [{"topic": topic, "topic_id": topic_id, "partitions": [0, 1]}],
+            "rack_id": "r",
+        },
+        "list_offsets": {
+            "replica_id": -1,
+            "topics": [{"name": topic, "partitions": [{"partition_index": 0, "timestamp": -1}]}],
+        },
+        "metadata": {"topics": [{"name": topic}], "allow_auto_topic_creation": False},
+        "api_versions": {"client_software_name": "fuzz", "client_software_version": "1"},
+        "create_topics": {
+            "timeout": 1000,
+            "validate_only": True,
+            "topics": [
+                {
+                    "name": f"{topic}-new",
+                    "num_partitions": -1,
+                    "replication_factor": -1,
+                    "assignments": [replica],
+                    "configs": [{"name": "retention.ms", "value": "5"}],
+                }
+            ],
+        },
+        "delete_topics": {
+            "timeout": 1000,
+            "topic_names": [f"{topic}-no", f"{topic}-nor-this"],
+            "topics": [{"name": f"{topic}-no"}, {"name": None, "topic_id": stranger}],
+        },
+        "delete_records": {
+            "timeout": 1000,
+            "topics": [{"name": topic, "partitions": [{"partition_index": 0, "offset": 0}]}],
+        },
+        "init_producer_id": {"transaction_timeout": 1000, **producer},
+        "offset_for_leader_epoch": {
+            "replica_id": -1,
+            "topics": [
+                {"topic": topic, "partitions": [{"partition": 0, "leader_epoch": 0, "current_leader_epoch": -1}]}
+            ],
+        },
+        "describe_configs": {"resources": [{**resource, "configuration_keys": ["retention.ms", "segment.ms"]}]},
+        "alter_configs": {
+            "validate_only": True,
+            "resources": [{**resource, "configs": [{k: config[k] for k in ("name", "value")}]}],
+        },
+        "incremental_alter_configs": {"validate_only": True, "resources": [{**resource, "configs": [config]}]},
+        "describe_log_dirs": {"topics": [{"topic": topic, "partitions": [0, 1]}]},
+        "create_partitions": {
+            "timeout": 1000,
+            "validate_only": True,
+            "topics": [{"name": topic, "count": 2, "assignments": [{"broker_ids": [node]}]}],
+        },
+        "describe_quorum": {"topics": [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]},
+        "describe_cluster": {"endpoint_type": 1},
+        "describe_producers": {"topics": [{"name": topic, "partition_indexes": [0, 1]}]},
+        "describe_topic_partitions": {
+            "topics": [{"name": topic}],
+            "response_partition_limit": 10,
+            "cursor": {"topic_name": topic, "partition_index": 0},
+        },
+    }
+
+
+def shapes(raw: Raw, topic: str, api: str) -> list[Shape]:
+    """The good request in every version that both kio and the node know."""
+    advertised = {entry["api_key"]: entry for entry in raw.ask("api_versions", 0)["api_keys"]}[KEYS[api]]
+    served = range(advertised["min_version"], advertised["max_version"] + 1)
+    values = good_requests(raw, topic)[api]
+    return [Shape(api, version, values) for version in versions(api) if version in served]
+
+
+APIS = (
+    "produce",
+    "fetch",
+    "list_offsets",
+    "metadata",
+    "api_versions",
+    "create_topics",
+    "delete_topics",
+    "delete_records",
+    "init_producer_id",
+    "offset_for_leader_epoch",
+    "describe_configs",
+    "alter_configs",
+    "incremental_alter_configs",
+    "describe_log_dirs",
+    "create_partitions",
+    "describe_quorum",
+    "describe_cluster",
+    "describe_producers",
+    "describe_topic_partitions",
+)
