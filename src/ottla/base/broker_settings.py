@@ -80,7 +80,6 @@ class BrokerConfig:
     metadata_log_max_snapshot_interval_ms: int = 3_600_000
     metrics_listener: str | None = None
     num_partitions: int = 1
-    num_recovery_threads_per_data_dir: int = 2
     offset_metadata_max_bytes: int = 4096
     offsets_commit_timeout_ms: int = 5_000
     offsets_retention_check_interval_ms: int = 600_000

@@ -102,7 +102,8 @@ _ROWS = (
             at_least(0), ("log.cleaner.min.compaction.lag.ms",)),
     Setting("min.insync.replicas", Kind.INT, "1", "How many replicas must hold a record before acks=all is answered.",
             at_least(1), ("min.insync.replicas",)),
-    Setting("preallocate", Kind.BOOLEAN, "false", "Whether a new segment's file takes its full size at once.",
+    Setting("preallocate", Kind.BOOLEAN, "false",
+            f"Whether a new segment's file takes its full size at once. {NOTE}",
             None, ("log.preallocate",)),
     Setting("remote.log.copy.disable", Kind.BOOLEAN, "false", f"With remote storage: stop copying to it. {NOTE}"),
     Setting("remote.log.delete.on.disable", Kind.BOOLEAN, "false",
@@ -157,7 +158,6 @@ class LogConfig:
     min_cleanable_dirty_ratio: float = 0.5
     min_compaction_lag_ms: int = 0
     min_insync_replicas: int = 1
-    preallocate: bool = False
     retention_bytes: int = -1
     retention_ms: int = 7 * _DAY_MS
     segment_bytes: int = 1 << 30

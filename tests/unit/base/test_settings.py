@@ -41,7 +41,9 @@ def test_every_setting_of_kafka_is_listed_with_its_type_default_and_nature(
 
 
 def test_no_setting_is_named_twice() -> None:
-    assert len(BROKER_SETTINGS) == len(kafka_rows("broker")) + len({"cluster.id", "log.initial.task.delay.ms", "metrics.listener"})
+    assert len(BROKER_SETTINGS) == len(kafka_rows("broker")) + len(
+        {"cluster.id", "log.initial.task.delay.ms", "metrics.listener"}
+    )
     assert set(TOPIC_SETTINGS) == {row[0] for row in kafka_rows("topic")}
 
 
@@ -138,3 +140,8 @@ def test_a_topic_setting_may_be_written_as_kafka_allows(name: str, text: str) ->
 )
 def test_a_value_is_shown_in_one_way_and_a_secret_never(kind: Kind, text: str | None, shown: str | None) -> None:
     assert Setting("name", kind, None, "A row.").shown(text) == shown
+
+
+def test_a_setting_of_the_node_that_is_typed_is_not_called_without_effect() -> None:
+    typed = {field.replace("_", ".") for field in BrokerConfig.__dataclass_fields__}
+    assert [name for name in typed if name in BROKER_SETTINGS and NOTE in BROKER_SETTINGS[name].doc] == []

@@ -30,7 +30,7 @@ Change = TypeVar("Change", ConfigChange, ConfigReplacement)
 _NOT_SERVED = {
     ResourceType.BROKER_LOGGER: "the level of this node's log is chosen when it is started",
     ResourceType.CLIENT_METRICS: "clients are not asked for metrics by this node",
-    ResourceType.GROUP: "consumer groups are not served yet",
+    ResourceType.GROUP: "groups have no settings of their own on this node",
 }
 
 
