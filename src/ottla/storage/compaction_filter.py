@@ -7,6 +7,7 @@ that a live producer's state hangs on keeps at least its header. A batch that lo
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import NamedTuple, TypeAlias
@@ -122,14 +123,15 @@ class OffsetMap:
         latest, base = self.latest, header.base_offset
         if latest and len(latest) + header.record_count > self._entries_max:
             return False
-        try:
-            raws = split_batch(batch, header)
-        except Malformed:
-            raws = []  # the filter keeps and counts it
-        for raw in raws:
-            key = raw[2]
-            if key is not None and base + raw[1] >= self._start_offset:
-                latest[key if len(key) <= SHORT_KEY_BYTES else slot_of(key)] = base + raw[1]
+        start_delta = self._start_offset - base
+        with suppress(Malformed):  # then none of its keys count; the filter keeps the batch, and counts it
+            latest.update(
+                {
+                    (key if len(key) <= SHORT_KEY_BYTES else slot_of(key)): base + delta
+                    for _, delta, key, _, _, _, _ in split_batch(batch, header)
+                    if key is not None and delta >= start_delta
+                }
+            )
         self.end_offset = max(self.end_offset, header.next_offset)
         return True
 
@@ -182,7 +184,7 @@ class BatchFilter:
         self.stats.records_kept += header.record_count
         if is_spent and horizon_ms is None:
             data = batch_payload(batch, header)
-            raws = split_records(data, header.record_count, header.last_offset_delta)
+            raws = list(split_records(data, header.record_count, header.last_offset_delta))
             return self._rebuilt(header, data, raws, needs_horizon=True)
         return batch
 
@@ -193,14 +195,14 @@ class BatchFilter:
         if not kept:
             return self._emptied(batch, header)
         needs_horizon = not header.has_delete_horizon and any(raw[3] is None for raw in kept)
-        if len(kept) == len(raws) and not needs_horizon:
+        if len(kept) == header.record_count and not needs_horizon:
             rewritten = batch
         else:
             rewritten = self._rebuilt(header, data, kept, needs_horizon)
         self.stats.records_kept += len(kept)
         return rewritten
 
-    def _kept(self, raws: Sequence[RawRecord], header: BatchHeader) -> list[RawRecord]:
+    def _kept(self, raws: Iterable[RawRecord], header: BatchHeader) -> list[RawRecord]:
         """The last record of each key; a tombstone only until its horizon."""
         latest, base = self.offsets.latest, header.base_offset
         horizon_ms = header.delete_horizon_ms

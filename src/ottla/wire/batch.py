@@ -5,8 +5,8 @@ The broker's hot path reads headers only (`batch_header`); records are opened by
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Iterator, Sequence
+from itertools import islice, pairwise
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -61,6 +61,8 @@ __all__ = [
 
 _TIMESTAMP_MIN, _TIMESTAMP_MAX = -(2**63), 2**63 - 1
 _new = tuple.__new__
+
+KEYLESS_RECORDS_NAMED_MAX = 100
 
 
 class ProducerStamp(NamedTuple):
@@ -140,8 +142,8 @@ def batch_payload(batch: Bytes, header: BatchHeader, max_bytes: int = DECOMPRESS
     return decompress(header.codec, content, max_bytes)
 
 
-def split_batch(batch: Bytes, header: BatchHeader, max_bytes: int = DECOMPRESSED_BYTES_MAX) -> list[RawRecord]:
-    """The batch's records, not yet given offsets and timestamps."""
+def split_batch(batch: Bytes, header: BatchHeader, max_bytes: int = DECOMPRESSED_BYTES_MAX) -> Iterator[RawRecord]:
+    """The batch's records one by one, not yet given offsets and timestamps; see `split_records`."""
     return split_records(batch_payload(batch, header, max_bytes), header.record_count, header.last_offset_delta)
 
 
@@ -166,9 +168,9 @@ def decode_records(batch: Bytes, max_decompressed_bytes: int = DECOMPRESSED_BYTE
 def keyless_records(
     batch: Bytes, header: BatchHeader, max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX
 ) -> list[int]:
-    """Indexes of the records without a key, which a compacted topic refuses; Malformed if the batch is unreadable."""
+    """Indexes of the first records without a key, which a compacted topic refuses; Malformed if it cannot be read."""
     raws = split_batch(batch, header, max_decompressed_bytes)
-    return [index for index, raw in enumerate(raws) if raw[2] is None]
+    return list(islice((index for index, raw in enumerate(raws) if raw[2] is None), KEYLESS_RECORDS_NAMED_MAX))
 
 
 def recompress(batch: Bytes, codec: int, level: int | None = None) -> bytes:

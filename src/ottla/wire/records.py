@@ -6,7 +6,7 @@ Checks come in the end: a slice never reaches past the data, and a record must e
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple, TypeAlias
 
 from ottla.wire.malformed import Malformed
@@ -32,14 +32,14 @@ class Record(NamedTuple):
     headers: Headers = ()
 
 
-def split_records(data: bytes, count: int, last_offset_delta: int) -> list[RawRecord]:
-    """All records of a batch's decompressed content; raises Malformed unless they fill it exactly.
+def split_records(data: bytes, count: int, last_offset_delta: int) -> Iterator[RawRecord]:
+    """The records of a batch's decompressed content, one by one, since a small batch may hold millions.
 
-    Offset deltas must rise and stay within the batch; `data` must be bytes, which index faster than memoryviews.
+    Raises Malformed, in the end at the latest, unless they fill the data exactly. Offset deltas must rise and stay
+    within the batch; `data` must be bytes, which index faster than memoryviews.
     """
     if not 0 <= count <= len(data) // RECORD_BYTES_MIN:
         raise Malformed(f"a count of {count} records in {len(data)} bytes")
-    records: list[RawRecord] = []
     at, previous = 0, -1
     try:
         for _ in range(count):
@@ -50,12 +50,11 @@ def split_records(data: bytes, count: int, last_offset_delta: int) -> list[RawRe
                     f"an offset delta of {delta} behind {previous} in a batch that ends at {last_offset_delta}"
                 )
             previous, at = delta, record[6]
-            records.append(record)
+            yield record
     except IndexError:
         raise Malformed(f"the records end early, at byte {len(data)}") from None
     if at != len(data):
         raise Malformed(f"{len(data) - at} bytes behind the last record")
-    return records
 
 
 def _split_record(data: bytes, start: int) -> RawRecord:

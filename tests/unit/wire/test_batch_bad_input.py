@@ -281,3 +281,18 @@ def test_arbitrary_headers_around_good_records_never_crash(numbers: list[int]) -
         decode_records(batch)
     with contextlib.suppress(Refused):
         check_produced(batch)
+
+
+def test_a_batch_of_very_many_records_is_checked_without_holding_them() -> None:
+    batch = encode_batch(new_records([(b"", None)] * 50_000, NOW), codec=Codec.ZSTD)
+    assert len(batch) < 200_000
+    tracemalloc.start()
+    assert keyless_records(batch, read_header(batch)) == []
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 3_000_000
+
+
+def test_of_very_many_keyless_records_the_first_ones_are_named() -> None:
+    batch = encode_batch(new_records([(None, b"")] * 5000, NOW))
+    assert keyless_records(batch, read_header(batch)) == list(range(100))
