@@ -21,6 +21,7 @@ Bytes: TypeAlias = bytes | bytearray | memoryview
 
 _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
 """Where it exists (macOS), fsync alone leaves the data in the drive's own memory."""
+NO_ROOM = frozenset((errno.ENOSPC, errno.EDQUOT))
 _OPEN_FLAGS = os.O_RDWR | getattr(os, "O_CLOEXEC", 0)
 _FDS_FALLBACK = 1024
 _FDS_MAX = 16_384

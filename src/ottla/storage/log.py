@@ -11,7 +11,8 @@ import errno
 import random
 import threading
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from struct import Struct
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ from ottla.base.errors import ErrorCode, Refused
 from ottla.base.topic_settings import LogConfig
 from ottla.storage import lookup, transactions
 from ottla.storage.checkpoint import LEADER_EPOCHS, encode_epochs
-from ottla.storage.files import Bytes, Files
+from ottla.storage.files import NO_ROOM, Bytes, Files
 from ottla.storage.index import OFFSET_ENTRY, TIME_ENTRY
 from ottla.storage.place import LogPlace, LogStart
 from ottla.storage.recovery import open_log
@@ -64,6 +65,7 @@ class Log:
         self._lock = threading.Lock()
         """Guards the recovery point against a truncation while a flush is under way."""
         self._truncations = 0
+        """Goes up when one begins and when it is over: odd while one is under way."""
         self._is_failed = False
         self._is_changed = opening.has_recovered or not start.clean
         self._opened_end = opening.end_offset
@@ -190,6 +192,14 @@ class Log:
             self._files.write_atomically(path, encode_epochs(self.epochs.entries), sync=False)
             self._are_epochs_stored = True
 
+    def _store_epochs_if_there_is_room(self) -> None:
+        """Where a full disk must not stand in the way of making room: opening the log cuts old entries off anyway."""
+        try:
+            self._store_epochs()
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+
     # --- roll
 
     def _must_roll(self, active: Segment, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
@@ -228,9 +238,10 @@ class Log:
         empty = self._active
         if empty.base_offset == self.end_offset:
             return empty
-        fresh = Segment.create(self._files, self.place.path, self.end_offset, now_ms)
-        self._set_segments([*self.segments[:-1], fresh])
-        empty.delete()
+        with self._truncating(self.end_offset):
+            fresh = Segment.create(self._files, self.place.path, self.end_offset, now_ms)
+            self._set_segments([*self.segments[:-1], fresh])
+            empty.delete()
         return fresh
 
     def replace_segments(self, old: Sequence[Segment], new: Sequence[Segment]) -> None:
@@ -317,7 +328,7 @@ class Log:
             self._is_changed = True
             if self.epochs.truncate_to_start(offset):  # type: ignore[arg-type]
                 self._are_epochs_stored = False
-                self._store_epochs()
+                self._store_epochs_if_there_is_room()
 
     def truncate_to(self, offset: int, now_ms: int = 0) -> None:
         """Drop everything from `offset` on: a follower parts with what its leader does not have."""
@@ -326,7 +337,10 @@ class Log:
         if offset < self._bases[0]:
             self.truncate_fully_and_start_at(offset, now_ms)
             return
-        self._note_truncation(offset)
+        with self._truncating(offset):
+            self._truncate_to(offset, now_ms)
+
+    def _truncate_to(self, offset: int, now_ms: int) -> None:
         kept = bisect_right(self._bases, offset)
         for segment in reversed(self.segments[kept:]):
             segment.delete()
@@ -341,7 +355,10 @@ class Log:
 
     def truncate_fully_and_start_at(self, offset: int, now_ms: int = 0) -> None:
         """Drop everything; the next record gets `offset`."""
-        self._note_truncation(offset)
+        with self._truncating(offset):
+            self._truncate_fully(offset, now_ms)
+
+    def _truncate_fully(self, offset: int, now_ms: int) -> None:
         for segment in reversed(self.segments):
             segment.delete()
         for taken in self.snapshots.offsets:
@@ -353,11 +370,18 @@ class Log:
         self._are_epochs_stored = self._are_names_synced = False
         self._store_epochs()
 
-    def _note_truncation(self, offset: int) -> None:
+    @contextmanager
+    def _truncating(self, offset: int) -> Iterator[None]:
+        """A flush that runs into a truncation promises nothing."""
+        self._is_changed = True
         with self._lock:
             self._truncations += 1
             self.recovery_point = min(self.recovery_point, offset)
-        self._is_changed = True
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._truncations += 1
 
     def _reload_producers(self, now_ms: int) -> None:
         self.snapshots.remove_above(self.end_offset)
@@ -388,16 +412,19 @@ class Log:
             if is_whole:
                 segments[-1].file.handle().fsync()
         except FileNotFoundError:
-            if self._truncations == truncations:
+            if self._is_undisturbed(truncations) and segments[-1] is self._active:
                 self._is_failed = True
                 raise
-            return  # what was to be forced to the disk has been cut off meanwhile
+            return  # what was to be forced to the disk has been cut off or deleted meanwhile
         except OSError:
             self._is_failed = True
             raise
         with self._lock:
-            if self._truncations == truncations:
+            if self._is_undisturbed(truncations):
                 self.recovery_point = max(self.recovery_point, end_offset)
+
+    def _is_undisturbed(self, truncations: int) -> bool:
+        return self._truncations == truncations and truncations % 2 == 0
 
     def _sync_rolled(self, segments: Sequence[Segment], truncations: int) -> None:
         first = max(bisect_right(segments, self.recovery_point, key=lambda segment: segment.base_offset) - 1, 0)
@@ -406,7 +433,7 @@ class Log:
                 try:
                     segment.sync()
                     # A truncation meanwhile may have made this the active segment again.
-                    segment.is_synced = self._truncations == truncations
+                    segment.is_synced = self._is_undisturbed(truncations)
                     self.snapshots.sync(segment.base_offset)
                 except FileNotFoundError:
                     continue  # retention has removed it, or compaction put one in its place that is on disk already

@@ -1,7 +1,9 @@
 """The disk fails at any operation of an append, a roll or a flush: nothing is lost, nothing half-written is seen."""
 
 import errno
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 
@@ -10,6 +12,7 @@ import pytest
 from ottla.base.topic_settings import LogConfig
 from ottla.storage.files import SyncFailed
 from ottla.storage.log import FlushFailed, Log, LogPlace, LogStart
+from ottla.storage.retention import remove_segments
 from ottla.wire.batch import ProducerStamp
 from ottla.wire.control import EndTxnMarker
 from tests.unit.storage.batches import append, append_marker, bases, batch, everything
@@ -203,3 +206,31 @@ def test_the_power_cut_does_cut(tmp_path: Path) -> None:
         bench.log = bench.opened()
         lost += bench.log.end_offset < 10
     assert lost >= 5
+
+
+def test_flushes_in_a_thread_get_along_with_appends_rolls_truncations_and_deletions(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    stop, flushes = threading.Event(), 0
+
+    def flush_again_and_again() -> int:
+        nonlocal flushes
+        while not stop.is_set():
+            bench.log.flush()
+            bench.log.flush_rolled()
+            flushes += 1
+        return flushes
+
+    random = Random(1)
+    with ThreadPoolExecutor(1) as pool:
+        flushing = pool.submit(flush_again_and_again)
+        while (len(bases(bench.log)) < 300 or flushes < 20) and not flushing.done():
+            append(bench.log, batch(2, size=80), epoch=0)
+            if random.random() < 0.05:
+                bench.log.truncate_to(max(bench.log.end_offset - 6, bench.log.start_offset))
+            if random.random() < 0.02:
+                remove_segments(bench.log, bench.log.segments[:1], 0)
+            assert bench.log.recovery_point <= bench.log.end_offset
+        stop.set()
+        assert flushing.result() >= 20
+    bench.log.flush()
+    assert bench.log.recovery_point == bench.log.end_offset
