@@ -53,7 +53,7 @@ class Churn:
         if name in self.gone:
             self._create(client, name)
             return
-        act = self._random.choice([self._delete, self._configure, self._fill, self._fill])
+        act = self._random.choice([self._delete, self._configure, self._fill, self._fill, self._empty])
         act(client, name, self.there[name])
 
     def _create(self, client: Client, name: str) -> None:

@@ -129,7 +129,7 @@ class Node:
         cleaner = Cleaner(config, self.replicas, disk, self._now_ms)
         cleaner.start(self._fail)
         teardown.push_async_callback(cleaner.stop)
-        router = Router(route for api in self._apis(uuid_text(cluster_id)) for route in api.routes())
+        router = Router(route for api in self._apis(uuid_text(cluster_id), housekeeping) for route in api.routes())
         if config.metrics_listener:
             metrics = Metrics(router, self.replicas, self.groups, self._listeners)
             self.metrics_server = MetricsServer(Address.parse(config.metrics_listener), metrics)
@@ -140,12 +140,12 @@ class Node:
             teardown.callback(listener.close_connections)
             teardown.callback(listener.stop_accepting)
 
-    def _apis(self, cluster_id: str) -> tuple[Api, ...]:
+    def _apis(self, cluster_id: str, housekeeping: Housekeeping) -> tuple[Api, ...]:
         replicas, controller, groups, config = self.replicas, self.controller, self.groups, self.config
         apis: tuple[Api, ...] = (
             ProduceApi(replicas, self._now_ms),
             FetchApi(replicas, config.fetch_max_bytes),
-            OffsetsApi(replicas),
+            OffsetsApi(replicas, housekeeping.write_start_offsets),
             MetadataApi(controller, replicas, config, cluster_id),
             TopicPartitionsApi(controller, config),
             TopicsApi(controller, replicas, config),

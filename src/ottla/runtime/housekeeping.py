@@ -41,6 +41,7 @@ class Housekeeping:
         self._now_ms = now_ms
         self._tasks: list[asyncio.Task[None]] = []
         self._written: dict[tuple[LogDirectory, str], Offsets] = {}
+        self._writing: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     def start(self, on_fatal: Callable[[BaseException], None]) -> None:
         loop = asyncio.get_running_loop()
@@ -95,6 +96,7 @@ class Housekeeping:
         )
 
     async def write_start_offsets(self) -> None:
+        """All that moved before this call; those who ask while the files are being written share the next round."""
         await self._checkpoint(
             "start offsets", lambda partition: partition.log.start_offset, LogDirectory.write_start_offsets
         )
@@ -102,18 +104,26 @@ class Housekeeping:
     async def _checkpoint(
         self, name: str, offset: Callable[[Partition], int], write: Callable[[LogDirectory, Offsets], None]
     ) -> None:
-        by_directory: defaultdict[LogDirectory, Offsets] = defaultdict(dict)
-        for partition in self._replicas:
-            by_directory[self._replicas.home_of(partition)][partition.key] = offset(partition)
-        for directory, offsets in by_directory.items():
-            if self._written.get((directory, name)) == offsets:
-                continue
-            try:
-                await self._disk.run(write, directory, offsets)
-            except OSError as problem:
-                self._replicas.storage_failed(directory, problem)
-            else:
-                self._written[directory, name] = offsets
+        # A thread is not stopped by whoever gives up waiting for it, so the lock must be held until it is done.
+        await asyncio.shield(self._write_checkpoint(name, offset, write))
+
+    async def _write_checkpoint(
+        self, name: str, offset: Callable[[Partition], int], write: Callable[[LogDirectory, Offsets], None]
+    ) -> None:
+        # One after the other: two threads must not write the same file, nor an older state last.
+        async with self._writing[name]:
+            by_directory: defaultdict[LogDirectory, Offsets] = defaultdict(dict)
+            for partition in self._replicas:
+                by_directory[self._replicas.home_of(partition)][partition.key] = offset(partition)
+            for directory, offsets in by_directory.items():
+                if self._written.get((directory, name)) == offsets:
+                    continue
+                try:
+                    await self._disk.run(write, directory, offsets)
+                except OSError as problem:
+                    self._replicas.storage_failed(directory, problem)
+                else:
+                    self._written[directory, name] = offsets
 
     # ---------------------------------------------------------------- logs
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from ottla.storage.files import NO_ROOM
 from ottla.storage.log import Log
 from ottla.storage.segment import Segment, total_size
 from ottla.storage.swap import DELETED
@@ -73,16 +74,27 @@ def _overage(log: Log, now_ms: int) -> Rule:
 
 def remove_segments(log: Log, segments: Sequence[Segment], now_ms: int) -> Removed:
     """Take these oldest segments out of the log; if they are all it has, a new and empty one is begun first."""
+    if segments and segments[-1] is log.active:
+        segments = _without_active(log, segments, now_ms)
     if not segments:
         return Removed((), 0, log.start_offset)
-    if segments[-1] is log.active:
-        log.roll(now_ms)
     log.replace_segments(segments, [])
     log.advance_start(log.segments[0].base_offset)
     paths = tuple(path for segment in segments for path in segment.rename(DELETED))
     for segment in segments:
         log.snapshots.remove(segment.base_offset)
     return Removed(paths, total_size(list(segments)), log.start_offset)
+
+
+def _without_active(log: Log, segments: Sequence[Segment], now_ms: int) -> Sequence[Segment]:
+    """Roll, so that all of them may go. On a full disk the active one waits until the others have made room."""
+    try:
+        log.roll(now_ms)
+    except OSError as error:
+        if error.errno not in NO_ROOM or len(segments) == 1:
+            raise
+        return segments[:-1]
+    return segments
 
 
 def apply_retention(log: Log, high_watermark: int, now_ms: int) -> Removed:

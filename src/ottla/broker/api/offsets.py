@@ -1,6 +1,6 @@
 """ListOffsets, OffsetForLeaderEpoch, DeleteRecords: where a log begins and ends, by offset, time and epoch."""
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 from ottla.base.errors import ErrorCode, Refused
 from ottla.base.types import Epoch, Offset
@@ -34,8 +34,9 @@ _READ_COMMITTED = 1
 
 
 class OffsetsApi:
-    def __init__(self, replicas: Replicas) -> None:
+    def __init__(self, replicas: Replicas, keep_start_offsets: Callable[[], Awaitable[None]]) -> None:
         self._replicas = replicas
+        self._keep_start_offsets = keep_start_offsets
 
     def routes(self) -> tuple[Route, ...]:
         return (
@@ -106,7 +107,10 @@ class OffsetsApi:
         return response
 
     async def delete_records(self, call: Call[DeleteRecordsRequest]) -> DeleteRecordsResponse:
-        """DeleteRecords: everything before an offset; -1 is the high watermark (KIP-107)."""
+        """DeleteRecords: everything before an offset; -1 is the high watermark (KIP-107).
+
+        Answered once the new starts are on disk: what was said to be deleted does not come back with a crash.
+        """
         response = DeleteRecordsResponse()
         for topic in call.request.topics:
             answer = DeleteRecordsTopicResult(topic.name)
@@ -117,6 +121,12 @@ class OffsetsApi:
                     partition = self._replicas.find(topic.name, one.partition_index)
                     result.low_watermark = partition.delete_before(one.offset)
             response.topics.append(answer)
+        await self._keep_start_offsets()
+        for answer in response.topics:
+            for result in answer.partitions:
+                with answering(result):
+                    if not result.error_code:
+                        self._replicas.find(answer.name, result.partition_index)  # its directory may have failed
         return response
 
 
