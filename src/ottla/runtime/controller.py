@@ -40,8 +40,9 @@ from ottla.core.metadata.state import ControllerState
 from ottla.core.quorum.member import QuorumSetup
 from ottla.core.quorum.messages import Message
 from ottla.runtime.disk import Disk
-from ottla.runtime.quorum import QuorumDriver, QuorumPlace
+from ottla.runtime.quorum import QuorumDriver
 from ottla.runtime.quorum_codec import Voter
+from ottla.runtime.quorum_opening import QuorumPlace
 from ottla.storage.files import Files
 from ottla.storage.log import REAL_FILES
 

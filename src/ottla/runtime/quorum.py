@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from random import Random
 from typing import Protocol
 
@@ -20,22 +19,15 @@ import structlog
 
 from ottla.base.errors import ErrorCode, Refused
 from ottla.base.limits import METADATA_RECORDS_PER_BATCH_MAX
-from ottla.base.topic_settings import LogConfig
-from ottla.base.types import METADATA_TOPIC
 from ottla.core.quorum import effects as fx
-from ottla.core.quorum.log_shape import EMPTY, LogShape
 from ottla.core.quorum.machine import Quorum
-from ottla.core.quorum.member import QuorumSetup
 from ottla.core.quorum.messages import FetchResponse, Message, SnapshotId, SnapshotResponse
 from ottla.core.quorum.roles import Peer
 from ottla.runtime import quorum_codec as codec
 from ottla.runtime.clock import now_ms
 from ottla.runtime.disk import Disk
-from ottla.runtime.quorum_codec import Voter
 from ottla.runtime.quorum_files import QuorumFiles
-from ottla.storage.files import Files
-from ottla.storage.log import REAL_FILES, Log
-from ottla.storage.place import LogPlace, LogStart
+from ottla.runtime.quorum_opening import QuorumPlace, check_voters, open_quorum
 from ottla.storage.retention import expired_segments, remove_segments
 from ottla.wire.batch_header import iter_headers, read_header
 from ottla.wire.state.control_records import VotersRecord
@@ -45,8 +37,6 @@ log = structlog.get_logger()
 FETCH_BYTES_MAX = 1024 * 1024
 READ_BYTES = 4 * 1024 * 1024
 SNAPSHOT_PIECE_BYTES = 1024 * 1024
-_LOG_CONFIG = LogConfig(cleanup_policy=(), retention_ms=-1, file_delete_delay_ms=0)
-"""The log is cut below its snapshots and for no other reason."""
 
 
 class QuorumListener(Protocol):
@@ -60,18 +50,6 @@ class QuorumListener(Protocol):
 
     def on_leading(self) -> None:
         """This node leads, and everything that earlier leaders committed has been told."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuorumPlace:
-    directory: Path
-    voters: tuple[Voter, ...]
-    setup: QuorumSetup
-    bootstrap: tuple[object, ...] = ()
-    """The records that a new cluster begins with."""
-    files: Files = REAL_FILES
-    send: Callable[[Message], None] | None = None
-    """How messages reach the other members; a quorum of one has none."""
 
 
 @dataclass(slots=True)
@@ -123,51 +101,18 @@ class QuorumDriver:
     async def start(self) -> None:
         """Load what is on disk; a quorum of one leads when this returns."""
         self._loop = asyncio.get_running_loop()
-        self._log, stored = await self._disk.run(self._open)
+        opened = await self._disk.run(open_quorum, self._place, self._files)
+        self._log = opened.log
         self._load_newest_snapshot()
-        self._quorum = Quorum(self._place.setup, stored, self._shape(), self._random)
+        self._quorum = Quorum(self._place.setup, opened.state, opened.shape, self._random)
         self._is_started = True
         self._do(self._quorum.start(self._monotonic_ms()))
-
-    def _open(self) -> tuple[Log, fx.ElectionState]:
-        self._files.prepare()
-        if not self._files.snapshots():
-            self._bootstrap()
-        start = self._files.snapshots()[0].end_offset
-        place = LogPlace(self._place.directory, METADATA_TOPIC, 0)
-        opened = Log.open(place, _LOG_CONFIG, LogStart(False, start, start), now_ms(), self._place.files)
-        newest = self._files.snapshots()[-1]
-        if opened.end_offset < newest.end_offset:
-            # The log ends below a snapshot that was on disk before anything in it was cut: only the snapshot is whole.
-            log.warning("metadata log shorter than its snapshot", end_offset=opened.end_offset, snapshot=newest)
-            opened.truncate_fully_and_start_at(newest.end_offset)
-            for older in self._files.snapshots()[:-1]:
-                self._files.remove_snapshot(older)
-        return opened, self._files.read_state()
-
-    def _bootstrap(self) -> None:
-        voters = codec.voters_record(self._place.voters)
-        self._files.write_snapshot(EMPTY, codec.encode_snapshot(self._place.bootstrap, voters, 0, now_ms()))
-
-    def _shape(self) -> LogShape:
-        start, end = self._files.snapshots()[0], self._log.end_offset
-        if self._log.segments[0].base_offset > start.end_offset:
-            raise ValueError(f"the metadata log begins behind its oldest snapshot {start}: a part of it is missing")
-        epochs = [
-            (int(epoch), max(int(offset), start.end_offset))
-            for epoch, offset in self._log.epochs.entries
-            if offset < end
-        ]
-        kept = [e for at, e in enumerate(epochs) if at + 1 == len(epochs) or epochs[at + 1][1] > start.end_offset]
-        return LogShape(start, kept if end > start.end_offset else (), end)
 
     def _load_newest_snapshot(self) -> None:
         newest = self._files.snapshots()[-1]
         content = codec.decode_snapshot(self._files.read_snapshot(newest))
+        check_voters(content.voters, self._place.setup)
         self._voters_record = content.voters
-        known = {voter.voter_id for voter in content.voters.voters} if content.voters else self._place.setup.voters
-        if known != self._place.setup.voters:
-            raise ValueError(f"the quorum on disk is {sorted(known)}, not {sorted(self._place.setup.voters)}")
         self._progress.applied_end = newest.end_offset
         self._listener.on_snapshot(content.records)
 
