@@ -128,19 +128,26 @@ class ClassicMember(Member):
         else:
             self._lose(error)
 
+    def may_commit(self) -> bool:
+        """Between join and sync it does not know which of its partitions it keeps."""
+        return self.synced_epoch == self.epoch
+
     def _adopt(self, assigned: set[Place]) -> None:
         revoked = set(self.owned) - assigned
-        if not revoked:
-            self.take(assigned)
-            self.after(HEARTBEAT_MS, self._beat)
-            return
 
         def finish() -> None:
             self.drop(revoked)
+            self.synced_epoch = self.epoch
             self.take(assigned)
-            self._start_over()
+            if revoked:
+                self._start_over()
+            else:
+                self.after(HEARTBEAT_MS, self._beat)
 
-        self.commit(finish)
+        if revoked:
+            self.after(self.world.random.uniform(0, 500), finish)
+        else:
+            finish()
 
     # Stay
 
@@ -187,9 +194,12 @@ class ClassicMember(Member):
         for topic, partition in sorted(self.owned):
             owned.setdefault(topic, []).append(partition)
         entries = [ConsumerProtocolSubscriptionTopicPartition(topic=t, partitions=n) for t, n in owned.items()]
+        said = ConsumerProtocolSubscription(
+            topics=list(self.topics), user_data=None, owned_partitions=entries, generation_id=self.synced_epoch
+        )
         out = Buffer()
-        out += (1).to_bytes(2, "big")
-        ConsumerProtocolSubscription(topics=list(self.topics), user_data=None, owned_partitions=entries).encode(out, 1)
+        out += (2).to_bytes(2, "big")
+        said.encode(out, 2)
         return bytes(out)
 
     def _divide(self, joined: JoinReply) -> dict[str, bytes]:
@@ -197,7 +207,8 @@ class ClassicMember(Member):
         another member still has."""
         said = {member.member_id: read_subscription(member.metadata) for member in joined.members}
         shares: dict[str, set[Place]] = {member_id: set() for member_id in said}
-        owners = {place: member_id for member_id, s in said.items() if s is not None for place in s.owned}
+        claims = sorted((s.generation_id, member_id) for member_id, s in said.items() if s is not None)
+        owners = {place: member_id for _, member_id in claims for place in getattr(said[member_id], "owned", ())}
         for topic in sorted(self.world.topics):
             candidates = [member_id for member_id, s in said.items() if s is not None and topic in s.topics]
             for partition in range(self.world.topics[topic].partition_count) if candidates else ():

@@ -33,7 +33,8 @@ class Laws:
         self._holders: dict[tuple[str, str], frozenset[tuple[bytes, int]]] = {}
         self._epochs: dict[tuple[str, str], int] = {}
         self._committed: dict[Place, int] = {}
-        self._generations: dict[str, int] = {}
+        self._generations: dict[str, tuple[int, int]] = {}
+        """The last two generations of a classic group whose work was divided."""
         self._before: dict[str, Any] | None = None
         self.acknowledged: dict[Place, int] = {}
         self.is_dirty = True
@@ -56,14 +57,19 @@ class Laws:
                 case OffsetRecord():
                     self._committed.pop((record.group_id, record.topic, record.partition), None)
                 case GroupRecord(value=generation) if generation is not None:
-                    assert generation.generation_id >= self._generations.get(record.group_id, 0)
-                    self._generations[record.group_id] = generation.generation_id
+                    self._note_generation(record.group_id, generation.generation_id)
                 case GroupRecord():
                     self._generations.pop(record.group_id, None)
                 case TargetEpochRecord(value=epoch) if epoch is not None:
                     touched[record.group_id] = True
         for group_id in touched:
             self._check_group(shard, group_id)
+
+    def _note_generation(self, group_id: str, generation_id: int) -> None:
+        last, _ = self._generations.get(group_id, (0, 0))
+        assert generation_id >= last
+        if generation_id > last:
+            self._generations[group_id] = (generation_id, last)
 
     def _check_holder(self, record: CurrentRecord) -> None:
         key = (record.group_id, record.member_id)
@@ -122,6 +128,10 @@ class Laws:
             match codec.decode(key, value):
                 case CurrentRecord() as record:
                     self._check_holder(record)
+                case GroupRecord(group_id, generation) if generation is not None:
+                    self._note_generation(group_id, generation.generation_id)
+                case GroupRecord(group_id):
+                    self._generations.pop(group_id, None)
                 case OffsetRecord(group_id, topic, partition, committed):
                     self._committed[(group_id, topic, partition)] = 0 if committed is None else committed.offset
         self.is_dirty = True
@@ -138,9 +148,19 @@ class Laws:
         for member in self.members:
             if not member.owned or not member.is_alive or not is_counted_in(shard, member):
                 continue
+            if not self._keeps_up(shard, member):
+                continue
             for topic, partition in member.owned:
                 other = users.setdefault((member.group_id, topic, partition), member.member_id)
                 assert other == member.member_id, f"{other} and {member.member_id} both use {topic}-{partition}"
+
+    def _keeps_up(self, shard: GroupShard, member: "Member") -> bool:
+        """A static member may miss a whole generation of a classic group and stay in it. What it still claims when it
+        joins again is for its leader to judge, by the generation that the claim is from."""
+        if isinstance(shard._groups.by_id[member.group_id], ConsumerGroup):
+            return True
+        last, before = self._generations.get(member.group_id, (0, 0))
+        return member.synced_epoch == last or (member.synced_epoch == before and member.epoch == last)
 
     def on_acknowledged(self, place: Place, offset: int) -> None:
         self.acknowledged[place] = max(offset, self.acknowledged.get(place, 0))

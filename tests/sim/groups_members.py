@@ -31,6 +31,8 @@ class Member:
         self.line = Line(world)
         self.member_id = ""
         self.epoch = NO_GENERATION
+        self.synced_epoch = NO_GENERATION
+        """The generation that what it owns is from; only the classic protocol tells the two apart."""
         self.owned: dict[Place, int | None] = {}
         """What it works on, and its position there once it has fetched where to start."""
         self.is_alive = True
@@ -110,6 +112,9 @@ class Member:
 
     def commit(self, then: Callable[[], None] = lambda: None) -> None:
         """Work a little, say how far it got, and go on whatever the answer."""
+        if not self.may_commit():
+            then()
+            return
         offsets = []
         for (topic, partition), position in self.owned.items():
             if position is not None:
@@ -137,6 +142,9 @@ class Member:
             then()
 
         self.call("commit_offsets", ask, note)
+
+    def may_commit(self) -> bool:
+        return True
 
     def _commit_now_and_then(self) -> None:
         if self.is_alive:

@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 from ottla.base.errors import ErrorCode, Refused
 from ottla.core.groups import codec
 from ottla.core.groups.asks import Decision, Topic, Waiting
+from ottla.core.groups.records import Record
 from ottla.core.groups.settings import GroupSettings
 from ottla.core.groups.shard import GroupShard
 from tests.sim.groups_laws import Laws
@@ -204,7 +205,7 @@ class Coordinator:
                 return
             self.log.records += [(key, value, world.now_ms) for key, value in rows]
             for record in decision.records:
-                self.shard.apply(record, world.now_ms)
+                self.shard.apply(cast(Record, record), world.now_ms)
             world.laws.on_records(self.shard, decision.records)
             self._commit_later()
         if isinstance(decision.reply, Waiting):

@@ -24,6 +24,8 @@ class ConsumerSubscription(NamedTuple):
     topics: tuple[str, ...]
     owned: tuple[tuple[str, int], ...]
     rack_id: str | None
+    generation_id: int = -1
+    """The generation that gave it what it owns, where its client says so: of two claims the later one is true."""
 
 
 def read_subscription(metadata: bytes) -> ConsumerSubscription | None:
@@ -36,7 +38,7 @@ def read_subscription(metadata: bytes) -> ConsumerSubscription | None:
     except Malformed:
         return None
     owned = tuple((entry.topic, partition) for entry in message.owned_partitions for partition in entry.partitions)
-    return ConsumerSubscription(version, tuple(message.topics), owned, message.rack_id)
+    return ConsumerSubscription(version, tuple(message.topics), owned, message.rack_id, message.generation_id)
 
 
 def subscribed_topics(metadata: bytes) -> frozenset[str] | None:

@@ -47,7 +47,7 @@ def upgrade(group: ClassicGroup, catalog: Catalog, draft: Draft) -> None:
     for member in members:
         assigned[member.id] = with_ids(read_assignment(member.assignment), catalog.ids) - taken
         taken |= assigned[member.id]
-    for member in members:
+    for member in sorted(members, key=_claimed_generation, reverse=True):
         subscription = _subscription(member)
         assert subscription is not None
         draft.note(MemberRecord(group.id, member.id, subscription))
@@ -63,6 +63,11 @@ def upgrade(group: ClassicGroup, catalog: Catalog, draft: Draft) -> None:
 def _known_members(group: ClassicGroup) -> list[ClassicMember]:
     """Who has never finished a join may not know its id; it comes again."""
     return [member for member in group.members.values() if not member.is_new]
+
+
+def _claimed_generation(member: ClassicMember) -> int:
+    said = read_subscription(member.protocols[0].metadata)
+    return -1 if said is None else said.generation_id
 
 
 def _owned(member: ClassicMember, catalog: Catalog) -> Partitions:
