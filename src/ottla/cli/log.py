@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from enum import IntEnum
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,6 +20,7 @@ from ottla.wire.control import ControlType, decode_control_records
 from ottla.wire.malformed import Malformed
 
 Line = dict[str, Any]
+LINES_PER_WRITE = 1000
 
 
 def register(app: typer.Typer) -> None:
@@ -44,17 +46,18 @@ def dump(
 
     With --json one object a line. Exits with 1 if anything is wrong.
     """
-    show = _print_json if as_json else _print_text
+    text_of = _json_of if as_json else _text_of
     faults: list[Fault] = []
     try:
-        for line in _lines(path, records, from_offset, faults):
-            show(line)
+        lines = map(text_of, _lines(path, records, from_offset, faults))
+        while some := list(islice(lines, LINES_PER_WRITE)):
+            print("\n".join(some))
     except BrokenPipeError:
         raise
     except OSError as failure:
         raise Failed(f"cannot read {failure.filename or path}: {failure.strerror}") from None
     for fault in faults:
-        show({"kind": "fault", "file": str(fault.file), "position": fault.position, "what": fault.what})
+        print(text_of({"kind": "fault", "file": str(fault.file), "position": fault.position, "what": fault.what}))
     if faults:
         raise Failed(f"{count_of(len(faults), 'fault')} in {path}")
 
@@ -167,25 +170,22 @@ def _readable(data: bytes | None) -> str | None:
     return None if data is None else data.decode("utf-8", "backslashreplace")
 
 
-def _print_json(line: Line) -> None:
-    print(json.dumps(line, ensure_ascii=False, separators=(",", ":")))
+def _json_of(line: Line) -> str:
+    return json.dumps(line, ensure_ascii=False, separators=(",", ":"))
 
 
-def _print_text(line: Line) -> None:
+def _text_of(line: Line) -> str:
     kind = line["kind"]
     rest = {name: value for name, value in line.items() if name != "kind"}
     if kind == "segment":
-        print(rest["file"])
-    elif kind == "fault":
-        print(f"  FAULT in {rest['file']} at {rest['position']}: {rest['what']}")
-    elif kind == "end":
-        print(
-            f"  {count_of(rest['records'], 'record')} in {rest['batches']:,} "
-            f"{'batch' if rest['batches'] == 1 else 'batches'}, next offset {rest['next_offset']}"
-        )
-    else:
-        indent = "    " if kind in ("record", "control") else "  "
-        print(indent + kind + " " + " ".join(f"{name}={_text(name, value)}" for name, value in rest.items()))
+        return str(rest["file"])
+    if kind == "fault":
+        return f"  FAULT in {rest['file']} at {rest['position']}: {rest['what']}"
+    if kind == "end":
+        batches = "1 batch" if rest["batches"] == 1 else f"{rest['batches']:,} batches"
+        return f"  {count_of(rest['records'], 'record')} in {batches}, next offset {rest['next_offset']}"
+    indent = "    " if kind in ("record", "control") else "  "
+    return indent + kind + " " + " ".join(f"{name}={_text(name, value)}" for name, value in rest.items())
 
 
 def _text(name: str, value: Any) -> str:

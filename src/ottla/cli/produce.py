@@ -118,12 +118,15 @@ class Sending:
 
     def send_all(self, stream: BinaryIO, parser: Parser, advance: Callable[[int], None]) -> bool:
         """Returns whether the user interrupted it; what was read until then is still sent."""
+        size = 0
         try:
             for number, line in enumerate(stream, 1):
                 self._send(parser(line.removesuffix(b"\n").removesuffix(b"\r"), number))
-                advance(len(line))
+                size += len(line)
                 if number % POLL_EVERY == 0:
                     self._look()
+                    advance(size)
+                    size = 0
         except KeyboardInterrupt:
             return True
         return False
