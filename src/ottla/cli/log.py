@@ -175,7 +175,7 @@ def _json_of(line: Line) -> str:
 
 
 def _text_of(line: Line) -> str:
-    kind = line["kind"]
+    kind = str(line["kind"])
     rest = {name: value for name, value in line.items() if name != "kind"}
     if kind == "segment":
         return str(rest["file"])
