@@ -61,9 +61,11 @@ class Cleaner:
             partition, plan = found
             self._busy.add(partition)
             try:
-                await self._clean(partition, plan)
+                is_done = await self._clean(partition, plan)
             finally:
                 self._busy.discard(partition)
+            if not is_done:
+                await asyncio.sleep(self._backoff_seconds)  # a full disk, say, is not emptier at once
 
     def _dirtiest(self) -> tuple[Partition, CleaningPlan] | None:
         """The log to clean next: any that is overdue, else the one with the largest part that is dirty."""
@@ -82,10 +84,11 @@ class Cleaner:
                 best = (urgency, partition, plan)
         return best and best[1:]
 
-    async def _clean(self, partition: Partition, plan: CleaningPlan) -> None:
+    async def _clean(self, partition: Partition, plan: CleaningPlan) -> bool:
         directory = self._replicas.home_of(partition)
         try:
             await self._round(partition, plan)
+            return True
         except CleaningOvertaken:
             log.info("compaction overtaken", partition=str(partition.key))
         except Uncleanable as problem:
@@ -93,6 +96,7 @@ class Cleaner:
             log.error("compaction impossible", partition=str(partition.key), reason=str(problem))
         except OSError as problem:
             self._replicas.storage_failed(directory, problem)
+        return False
 
     async def _round(self, partition: Partition, plan: CleaningPlan) -> None:
         loop = asyncio.get_running_loop()

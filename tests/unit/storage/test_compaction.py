@@ -1,5 +1,6 @@
 """Whole rounds over real files, against a model of twenty lines."""
 
+import errno
 import shutil
 import threading
 from pathlib import Path
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from ottla.storage.compaction import Cleaning, CleaningOvertaken, clean, survey
 from ottla.storage.compaction_files import Uncleanable
 from ottla.storage.compaction_filter import ENTRY_BYTES
+from ottla.storage.files import Files
 from ottla.storage.log import Log
 from ottla.wire.batch import Codec, ProducerStamp, Record, decode_records, read_header
 from tests.unit.storage.compaction_world import (
@@ -432,6 +434,44 @@ def test_a_batch_larger_than_a_read_is_compacted(tmp_path: Path) -> None:
     log.roll(NOW)
     compact(log)
     assert [(record.key, len(record.value or b"")) for record in records(log)] == [(b"b", 2_000_000), (b"a", 1_500_000)]
+
+
+class FullFiles(MortalFiles):
+    """A disk that is full after so many changes: what writes fails, what renames and deletes does not."""
+
+    def change(self) -> None:
+        self.changes += 1
+        if self.lives is not None and self.changes > self.lives:
+            raise OSError(errno.ENOSPC, "no space left on device")
+
+    def rename(self, old: str, new: str) -> None:
+        Files.rename(self, old, new)
+
+    def unlink(self, path: str) -> None:
+        Files.unlink(self, path)
+
+
+@pytest.mark.parametrize("room", (0, 1, 2, 5, 9, 14, 30))
+def test_a_full_disk_ends_the_round_and_leaves_no_drafts(tmp_path: Path, room: int) -> None:
+    files = FullFiles()
+    log = open_log(tmp_path, compacted(), files)
+    filled(log)
+    before = last_values(records(log))
+    cleaning = begin(log)
+    cleaning.read_keys()
+    files.lives = files.changes + room
+    try:
+        while (rewritten := cleaning.rewrite_next()) is not None:
+            cleaning.swap(rewritten)
+    except OSError as error:
+        assert error.errno == errno.ENOSPC
+        assert not list(tmp_path.rglob("*.cleaned"))
+    else:
+        assert room > 20
+    assert last_values(records(log)) == before
+    files.lives = None
+    compact(log)
+    assert last_values(records(log)) == before
 
 
 # --- crashes
