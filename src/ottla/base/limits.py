@@ -17,6 +17,9 @@ CLIENT_TEXT_BYTES_LOGGED_MAX = 200
 TOPIC_NAME_CHARS_MAX = 249
 PARTITIONS_PER_TOPIC_MAX = 10_000
 PARTITIONS_PER_REQUEST_MAX = 20_000
+PRODUCED_DECOMPRESSED_BYTES_MAX = 64 * 1024 * 1024
+"""Of a batch that must be looked into when it is produced; a larger one is refused, it may be a bomb."""
+
 DECOMPRESSED_BYTES_MAX = 256 * 1024 * 1024
 TOPICS_CREATED_BY_ASKING_MAX = 1_000
 """Topics that one request for metadata may create; for the rest the client asks again, as it does anyway."""

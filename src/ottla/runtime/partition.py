@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ottla.base.errors import ErrorCode, Refused
+from ottla.base.limits import PRODUCED_DECOMPRESSED_BYTES_MAX
 from ottla.base.topic_settings import LogConfig
 from ottla.base.types import NO_PRODUCER, BrokerId, Epoch, Offset, TopicPartition, Uuid
 from ottla.core.metadata.entries import PartitionImage
@@ -261,9 +262,9 @@ class Partition:
 
     def _check_keys(self, data: memoryview, header: BatchHeader) -> None:
         try:
-            keyless = keyless_records(data, header)
+            keyless = keyless_records(data, header, PRODUCED_DECOMPRESSED_BYTES_MAX)
         except Malformed as broken:
-            raise Refused(ErrorCode.CORRUPT_MESSAGE, f"the records cannot be read: {broken}") from None
+            raise Refused(ErrorCode.INVALID_RECORD, f"the records cannot be read: {broken}") from None
         if keyless:
             why = f"compacted topic cannot accept message without key in topic partition {self.key}"
             raise BadRecords(ErrorCode.INVALID_RECORD, why, [(index, why) for index in keyless])

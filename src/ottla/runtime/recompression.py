@@ -1,6 +1,7 @@
 """The form in which a batch is stored where the topic says which codec (`compression.type`)."""
 
 from ottla.base.errors import ErrorCode, Refused
+from ottla.base.limits import PRODUCED_DECOMPRESSED_BYTES_MAX
 from ottla.base.topic_settings import LogConfig
 from ottla.wire.batch import recompress
 from ottla.wire.batch_header import BatchHeader, read_header
@@ -22,9 +23,9 @@ def stored_form(data: memoryview, header: BatchHeader, config: LogConfig) -> tup
     if header.codec == codec:
         return data, header
     try:
-        stored = bytearray(recompress(data, codec, _level(codec, config)))
+        stored = bytearray(recompress(data, codec, _level(codec, config), PRODUCED_DECOMPRESSED_BYTES_MAX))
     except Malformed as broken:
-        raise Refused(ErrorCode.CORRUPT_MESSAGE, f"the batch cannot be decompressed: {broken}") from None
+        raise Refused(ErrorCode.INVALID_RECORD, f"the batch cannot be decompressed: {broken}") from None
     return memoryview(stored), read_header(stored)
 
 

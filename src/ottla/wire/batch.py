@@ -173,8 +173,13 @@ def keyless_records(
     return list(islice((index for index, raw in enumerate(raws) if raw[2] is None), KEYLESS_RECORDS_NAMED_MAX))
 
 
-def recompress(batch: Bytes, codec: int, level: int | None = None) -> bytes:
+def recompress(
+    batch: Bytes, codec: int, level: int | None = None, max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX
+) -> bytes:
     """The same records under another codec, for topics that say which (`compression.type`)."""
     header = read_header(batch)
     attributes = header.attributes & ~CODEC_MASK | codec
-    return seal_batch(header._replace(attributes=attributes), compress(codec, batch_payload(batch, header), level))
+    return seal_batch(
+        header._replace(attributes=attributes),
+        compress(codec, batch_payload(batch, header, max_decompressed_bytes), level),
+    )
