@@ -13,6 +13,8 @@ from ottla.core.groups.consumer_protocol import subscribed_topics
 from ottla.core.groups.records import Generation, GenerationMember
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
+GENERATIONS_SKIPPED_AFTER_LOAD = 1000
+"""A member that joined a generation which was then forgotten must not be taken for one of a new generation."""
 
 
 class ClassicState(Enum):
@@ -66,6 +68,7 @@ class ClassicGroup:
         "_has_joiners_since_delay",
         "delay_end_ms",
         "generation_id",
+        "generations_skipped",
         "id",
         "is_initial_rebalance",
         "is_persisted",
@@ -87,6 +90,8 @@ class ClassicGroup:
         self.state = ClassicState.EMPTY
         self.state_since_ms = now_ms
         self.generation_id = 0
+        self.generations_skipped = 0
+        """Numbers that the coordinator before this one may have given to generations that did not reach the log."""
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
         self.leader_id: str | None = None
@@ -227,7 +232,9 @@ class ClassicGroup:
         return True
 
     def start_generation(self, now_ms: int) -> None:
-        self.generation_id = self.generation_id + 1 if self.generation_id < 2**31 - 1 else 1
+        following = self.generation_id + 1 + self.generations_skipped
+        self.generation_id = following if following < 2**31 else 1
+        self.generations_skipped = 0
         self.is_initial_rebalance = False
         for member in self.members.values():
             member.has_synced = False
@@ -309,6 +316,7 @@ class ClassicGroup:
     def loaded(cls, group_id: str, generation: Generation) -> "ClassicGroup":
         group = cls(group_id, max(generation.state_timestamp_ms, 0))
         group.is_persisted = group.is_replayed = True
+        group.generations_skipped = GENERATIONS_SKIPPED_AFTER_LOAD
         group.protocol_type = generation.protocol_type or None
         group.generation_id = generation.generation_id
         group.protocol_name = generation.protocol

@@ -4,7 +4,7 @@ from ottla.base.errors import ErrorCode, Refused
 from ottla.core.groups.asks import Join, JoinReply, Waiting
 from ottla.core.groups.classic_group import ClassicGroup, ClassicMember, ClassicState
 from ottla.core.groups.classic_rebalance import ClassicRebalance
-from ottla.core.groups.consumer_protocol import subscribed_topics
+from ottla.core.groups.consumer_protocol import owes_another_join, subscribed_topics
 from ottla.core.groups.outcome import SESSION, Due, Outcome, Surroundings
 from ottla.core.groups.records import GroupRecord
 
@@ -91,10 +91,11 @@ class ClassicJoin:
         group.rename(member, member_id)
         self._rebalance.start_session(group, member_id, ask.session_timeout_ms, out)
         if group.state is ClassicState.STABLE:
-            topics = subscribed_topics(member.metadata_for(group.protocol_name))
+            before = member.metadata_for(group.protocol_name)
+            is_done = not owes_another_join(before, member.assignment)
             member.take(ask)
-            is_same = topics == subscribed_topics(member.metadata_for(group.protocol_name))
-            if is_same and group.select_protocol() == group.protocol_name:
+            is_same = subscribed_topics(before) == subscribed_topics(member.metadata_for(group.protocol_name))
+            if is_done and is_same and group.select_protocol() == group.protocol_name:
                 return self._resume_static(group, member, former_leader, ask, out)
         return self._wait_for_next(group, member, ask, out)
 

@@ -58,6 +58,12 @@ def read_assignment(assignment: bytes) -> tuple[tuple[str, int], ...]:
     return tuple((entry.topic, partition) for entry in message.assigned_partitions for partition in entry.partitions)
 
 
+def owes_another_join(metadata: bytes, assignment: bytes) -> bool:
+    """Whether a cooperative member was told to let go of something and then to join again, for others to get it."""
+    said = read_subscription(metadata)
+    return said is not None and not set(said.owned) <= set(read_assignment(assignment))
+
+
 def write_assignment(partitions: Partitions, names: dict[bytes, str], version: int) -> bytes:
     """An assignment as a client of the classic protocol reads it; topics that are gone are left out."""
     topics: dict[str, list[int]] = {}
