@@ -40,14 +40,14 @@ def test_an_index_is_a_sorted_list(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, bool]], data: st.DataObject
 ) -> None:
     entries, model = index(tmp_path_factory.getbasetemp() / "index"), list[tuple[int, int]]()
-    for count, is_written in steps:
+    for step, (count, is_written) in enumerate(steps):
         for _ in range(count):
             last = model[-1] if model else (0, 0)
-            model.append((last[0] + 2, last[1] + 5))
+            model.append((last[0] + 1 + step % 3, last[1] + 1 + step))
             entries.append(*model[-1])
         if is_written:
             entries.write_out()
-        if not count:
+        if step % 3 == 2:
             bound = data.draw(st.integers(0, 2 * len(model) + 5))
             entries.keep_below(0, bound)
             model = [entry for entry in model if entry[0] < bound]

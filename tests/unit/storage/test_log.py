@@ -7,6 +7,7 @@ import pytest
 from ottla.base.errors import ErrorCode, Refused
 from ottla.base.topic_settings import LogConfig
 from ottla.storage.files import Files
+from ottla.storage.index import PENDING_BYTES_MAX
 from ottla.storage.log import Log, LogPlace, LogStart
 from ottla.wire.batch import ProducerStamp, decode_records, patch_offsets, read_header
 from ottla.wire.control import EndTxnMarker, encode_control_batch
@@ -189,6 +190,26 @@ def test_many_logs_share_few_descriptors(tmp_path: Path) -> None:
         assert read_header(everything(log)).max_timestamp == number
 
 
+def test_a_file_in_use_stays_open_while_others_come_and_go(tmp_path: Path) -> None:
+    files = Files(open_max=4)
+    lazy = [files.lazy(str(tmp_path / str(number))) for number in range(20)]
+    for file in lazy:
+        files.create(file.path)
+    handle = lazy[0].handle()
+    for file in lazy[1:]:
+        file.handle()
+        assert lazy[0].handle() is handle
+    assert sum(file.is_open for file in lazy) <= 4
+
+
+def test_index_entries_do_not_pile_up_in_memory(tmp_path: Path) -> None:
+    log = opened(tmp_path, LogConfig(index_interval_bytes=0))
+    for timestamp in range(500):
+        append(log, batch(timestamp=timestamp))
+        assert len(log.active.offsets.pending) <= PENDING_BYTES_MAX
+    assert log.active.offsets.count == 499
+
+
 def test_a_read_goes_on_in_the_next_segment(tmp_path: Path) -> None:
     log = opened(tmp_path)
     for _ in range(6):
@@ -203,6 +224,8 @@ def test_a_catching_up_reader_gets_whole_batches_that_fill_what_it_asked_for(tmp
     size = len(batch())
     for timestamp in range(1000):
         append(log, batch(timestamp=10_000 + timestamp))
+    for offset in range(1000):
+        assert log.read(offset, size, 1000).read()[:8] == offset.to_bytes(8, "big")
     for offset in (0, 1, 17, 500):
         assert log.read(offset, 10 * size + size // 2, 1000).size == pytest.approx(10 * size, abs=size)
         assert [h.base_offset for h in headers(log.read(offset, 1 << 20, offset + 3).read())] == [
