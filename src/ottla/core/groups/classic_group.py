@@ -13,8 +13,6 @@ from ottla.core.groups.consumer_protocol import subscribed_topics
 from ottla.core.groups.records import Generation, GenerationMember
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
-GENERATIONS_SKIPPED_AFTER_LOAD = 1000
-"""A member that joined a generation which was then forgotten must not be taken for one of a new generation."""
 
 
 class ClassicState(Enum):
@@ -316,7 +314,6 @@ class ClassicGroup:
     def loaded(cls, group_id: str, generation: Generation) -> "ClassicGroup":
         group = cls(group_id, max(generation.state_timestamp_ms, 0))
         group.is_persisted = group.is_replayed = True
-        group.generations_skipped = GENERATIONS_SKIPPED_AFTER_LOAD
         group.protocol_type = generation.protocol_type or None
         group.generation_id = generation.generation_id
         group.protocol_name = generation.protocol

@@ -28,6 +28,10 @@ from ottla.core.groups.outcome import EXPIRY, JOIN, REJOIN, REVOKE, SESSION, SYN
 from ottla.core.groups.records import GroupRecord, OffsetRecord, Record
 from ottla.core.groups.settings import GroupSettings
 
+GENERATIONS_SKIPPED_MAX = 100_000
+"""A member that joined a generation which was then forgotten must not be taken for one of a new generation. How far to
+go is drawn, because the coordinator before may have been forgotten in the same way."""
+
 
 class GroupShard:
     __slots__ = (
@@ -387,6 +391,7 @@ class GroupShard:
         if not group.is_replayed:
             return
         group.is_replayed = False
+        group.generations_skipped = self._around.random.randrange(GENERATIONS_SKIPPED_MAX)
         for member in group.members.values():
             self._rebalance.start_session(group, member.id, member.session_timeout_ms, out)
         if group.members and (group.needs_rebalance or group.size > self._settings.group_max_size):
