@@ -9,6 +9,7 @@ import structlog
 
 from ottla.base.broker_settings import BrokerConfig
 from ottla.base.broker_settings import Listener as Address
+from ottla.base.errors import ErrorCode, Refused
 from ottla.base.types import Uuid, uuid_text
 from ottla.broker.api.api_versions import ApiVersionsApi
 from ottla.broker.api.configs import ConfigsApi
@@ -46,6 +47,7 @@ log = structlog.get_logger(__name__)
 
 _PLAINTEXT = 0
 _HEARTBEAT_SECONDS = 2.0
+_FORGOTTEN = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
 _WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
@@ -190,7 +192,7 @@ class Node:
     async def _join_cluster(self, cluster_id: Uuid, directories: list[LogDirectory], teardown: AsyncExitStack) -> None:
         """Register, and be unfenced by a first heartbeat; from then on this node may lead."""
         config = self.config
-        registration = BrokerRegistration(
+        self._registration = BrokerRegistration(
             broker_id=config.node_id,
             cluster_id=uuid_text(cluster_id),
             incarnation_id=os.urandom(16),
@@ -198,10 +200,12 @@ class Node:
             features=SUPPORTED_FEATURES,
             rack=config.broker_rack,
             log_dirs=tuple(directory.id for directory in directories),
+            previous_broker_epoch=min(directory.broker_epoch for directory in directories),
         )
-        self._broker_epoch = await self.controller.register_broker(registration)
+        self._broker_epoch = await self.controller.register_broker(self._registration)
         await self._beat()
         beating = asyncio.get_running_loop().create_task(self._beat_forever())
+        beating.add_done_callback(self._on_end_of_task)
         teardown.callback(beating.cancel)
 
     async def _beat(self) -> None:
@@ -211,7 +215,12 @@ class Node:
     async def _beat_forever(self) -> None:
         while True:
             await asyncio.sleep(_HEARTBEAT_SECONDS)
-            await self._beat()
+            try:
+                await self._beat()
+            except Refused as refusal:
+                log.warning("heartbeat refused", reason=str(refusal))
+                if refusal.code in _FORGOTTEN:
+                    self._broker_epoch = await self.controller.register_broker(self._registration)
 
     def _on_image(self, image: ClusterImage, delta: ImageDelta) -> None:
         """Settings that a running node takes up at once: the limits of its listeners."""
@@ -221,6 +230,10 @@ class Node:
             limits = self._listener_limits(self.config.with_texts(texts))
             for listener in self._listeners:
                 listener.change_limits(limits)
+
+    def _on_end_of_task(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._fail(error)
 
     def _fail(self, reason: BaseException) -> None:
         """Something without which this node cannot keep its promises is broken."""
