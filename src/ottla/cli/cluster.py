@@ -32,7 +32,7 @@ def describe(
         print_json({"cluster_id": found.cluster_id, "controller": controller, "brokers": brokers})
         return
     print(f"cluster {found.cluster_id}")
-    rows = [[b["id"], f"{b['host']}:{b['port']}", b["rack"], "yes" if b["id"] == controller else ""] for b in brokers]
+    rows = [[b["id"], _address(b), b["rack"], "yes" if b["id"] == controller else ""] for b in brokers]
     print_table(["BROKER", "ADDRESS", "RACK", "CONTROLLER"], rows)
 
 
@@ -108,6 +108,11 @@ def _described(target: Target) -> Any:
 
 def _broker(node: Any) -> dict[str, Any]:
     return {"id": node.id, "host": node.host, "port": node.port, "rack": node.rack}
+
+
+def _address(broker: dict[str, Any]) -> str:
+    host = f"[{broker['host']}]" if ":" in broker["host"] else broker["host"]
+    return f"{host}:{broker['port']}"
 
 
 def _directory(broker: int, result: Any) -> dict[str, Any]:

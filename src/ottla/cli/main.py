@@ -1,6 +1,5 @@
 """The `ottla` command: finds the command, runs it, and turns what went wrong into one line and an exit code."""
 
-import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -9,6 +8,7 @@ import typer
 from typer.exceptions import Abort, TyperException
 
 from ottla.cli.failure import FAILED, INTERRUPTED, MISUSED, OK, Failed, Misused
+from ottla.cli.output import discard_output
 
 COMMANDS = {
     "start": "ottla.cli.start",
@@ -59,8 +59,7 @@ def run(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader of our output has gone (`ottla consume … | head`). Python would complain again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_output()
         return FAILED
 
 

@@ -1,6 +1,7 @@
 """What commands print: JSON for programs, a table for people, tab-separated lines for a pipe."""
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -25,6 +26,11 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
     for row in texts:
         table.add_row(*(Text(cell) for cell in row))
     Console(highlight=False).print(table)
+
+
+def discard_output() -> None:
+    """Whoever read our output has gone (`… | head`); let what still comes vanish, also at the interpreter's exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def count_of(number: int, noun: str) -> str:

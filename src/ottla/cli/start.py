@@ -19,6 +19,7 @@ from ottla.base.errors import Refused
 from ottla.base.settings import BadSetting
 from ottla.cli.failure import Failed, Misused
 from ottla.cli.logs import LogLevel, write_logs
+from ottla.cli.output import discard_output
 from ottla.cli.properties import parse_pairs, read_settings
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -126,7 +127,7 @@ async def serve(config: BrokerConfig) -> None:
     try:
         await node.start()
         if not stop.is_set():
-            print(announcement(node.bootstrap, config), flush=True)
+            announce(announcement(node.bootstrap, config))
         stopped = running.create_task(stop.wait())
         await asyncio.wait((stopped, node.failed), return_when=asyncio.FIRST_COMPLETED)
         if node.failed.done():
@@ -139,8 +140,16 @@ async def serve(config: BrokerConfig) -> None:
         await node.stop()
 
 
+def announce(text: str) -> None:
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        discard_output()  # nobody wants to read it; the node is wanted all the same
+
+
 def announcement(bootstrap: str, config: BrokerConfig) -> str:
     other = "" if bootstrap == "127.0.0.1:9092" else f"OTTLA_BOOTSTRAP={bootstrap} "
+    exposed = [listener.address for listener in config.listeners if not is_loopback(listener.host)]
     return "\n".join(
         [
             f"Ottla {ottla.__version__} is listening on {bootstrap}",
@@ -148,9 +157,17 @@ def announcement(bootstrap: str, config: BrokerConfig) -> str:
             f"  clients   bootstrap.servers={bootstrap}",
             f"  try       echo hello | {other}ottla produce greetings",
             f"            {other}ottla consume greetings",
+            *(
+                f"  beware    whoever reaches {address} can read and write: there are no passwords"
+                for address in exposed
+            ),
             "  stop      Ctrl-C",
         ]
     )
+
+
+def is_loopback(host: str) -> bool:
+    return host in ("localhost", "::1") or host.startswith("127.")
 
 
 def _why_not(failure: OSError, config: BrokerConfig) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from ottla.base.broker_settings import Listener
 from ottla.cli.failure import Failed, Misused
-from ottla.cli.start import Flags, default_directory, node_config
+from ottla.cli.start import Flags, announce, announcement, default_directory, node_config
 
 OTTLA = str(Path(sys.executable).with_name("ottla"))
 HOME = {"XDG_DATA_HOME": "/xdg"}
@@ -122,6 +122,24 @@ def test_what_is_in_the_way_is_said_in_one_line(tmp_path: Path) -> None:
             _, err = node.communicate(timeout=30)
             assert node.returncode == 1
             assert err.startswith("ottla: ") and err.count("\n") == 1 and complaint in err
+
+
+def test_it_does_not_mind_that_nobody_reads_what_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as unread:
+        monkeypatch.setattr(sys, "stdout", unread)
+        announce("listening")
+        print("more", flush=True)
+
+
+@pytest.mark.parametrize(
+    ("listen", "is_warned"),
+    [("127.0.0.1:1", False), ("localhost:1", False), ("[::1]:1", False), ("0.0.0.0:1", True), (":1", True)],
+)
+def test_an_address_that_others_can_reach_is_warned_of(listen: str, is_warned: bool) -> None:
+    text = announcement("127.0.0.1:1", node_config(Flags(listen=listen), HOME))
+    assert ("no passwords" in text) == is_warned
 
 
 def test_a_directory_that_another_node_has_is_refused(tmp_path: Path) -> None:
