@@ -35,7 +35,8 @@ class NodeProcess:
         self.data_dirs = tuple(data_dirs or (root / "data",))
         self.settings = dict(settings or {})
         self.port = free_port()
-        self.starts = 0
+        self.wrapper: tuple[str, ...] = ()
+        """What to run it with, from its first system call on: strace, for example."""
         self._log = root / "node.log"
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -73,6 +74,7 @@ class NodeProcess:
 
     def command(self) -> list[str]:
         return [
+            *self.wrapper,
             str(Path(sys.executable).with_name("ottla")),
             *("start", "--listen", self.bootstrap),
             *(part for path in self.data_dirs for part in ("--data-dir", str(path))),
@@ -84,7 +86,6 @@ class NodeProcess:
     def launch(self) -> None:
         """Begin to start; returns at once."""
         assert not self.is_running
-        self.starts += 1
         with self._log.open("ab") as output:
             self._process = subprocess.Popen(
                 self.command(), stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=_environment()

@@ -199,7 +199,7 @@ class Node:
             endpoints=self._endpoints(),
             features=SUPPORTED_FEATURES,
             rack=config.broker_rack,
-            log_dirs=tuple(directory.id for directory in directories),
+            log_dirs=(*(directory.id for directory in directories), *self.replicas.missing_directory_ids),
             previous_broker_epoch=min(directory.broker_epoch for directory in directories),
         )
         self._broker_epoch = await self.controller.register_broker(self._registration)

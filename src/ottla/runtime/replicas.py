@@ -5,6 +5,7 @@ opened in threads (recovery may read a lot); everything else happens on the loop
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from functools import partial
@@ -51,7 +52,13 @@ class Replicas:
         self._by_name: dict[str, dict[int, Partition]] = {}
         self._by_id: dict[bytes, dict[int, Partition]] = {}
         self._homes: dict[Partition, LogDirectory] = {}
+        self.missing_directory_ids: tuple[bytes, ...] = ()
+        """Directories that this node had before and has not now."""
+        self._lost: set[tuple[bytes, int]] = set()
+        """Partitions, by topic id and index, that lie in a directory that is not here."""
         self._opening: dict[TopicPartition, asyncio.Task[None]] = {}
+        self._arriving: Counter[LogDirectory] = Counter()
+        """Partitions that are being opened, perhaps created, by directory."""
         self._configs: dict[str, LogConfig] = {}
         self._watchers: dict[str, tuple[OnLeadership, OnLeadership]] = {}
         self._broker_texts: Mapping[str, str] = dict(config.texts)
@@ -147,10 +154,20 @@ class Replicas:
             self._part_with_strays(image, directory, removed)
             for doomed in directory.discarded():
                 self._delete_files(directory, doomed)
+        self._note_lost(image)
         for topic in image.topics_by_id.values():
             for wanted in topic.partitions:
-                if not self.lost_directories or self._is_here(topic.name, wanted.index):
-                    self._follow(topic, wanted)
+                self._follow(topic, wanted)
+
+    def _note_lost(self, image: ClusterImage) -> None:
+        """While a directory is away its partitions must not be begun anew elsewhere: it may come back."""
+        before = image.brokers.get(self._me)
+        here = {directory.id for directory in self.directories}
+        self.missing_directory_ids = tuple(id for id in (before.log_dirs if before else ()) if id not in here)
+        if self.missing_directory_ids or self.lost_directories:
+            wanted = ((topic, one.index) for topic in image.topics_by_id.values() for one in topic.partitions)
+            self._lost = {(topic.id, index) for topic, index in wanted if not self._is_here(topic.name, index)}
+            log.error("log directory missing", partitions=len(self._lost))
 
     def _is_here(self, topic: str, index: int) -> bool:
         key = TopicPartition(TopicName(topic), index)
@@ -176,7 +193,7 @@ class Replicas:
                 self._drop(hosted)
         elif hosted is not None:
             self._lead(hosted, wanted)
-        elif key not in self._opening:
+        elif key not in self._opening and (topic.id, wanted.index) not in self._lost:
             task = asyncio.get_running_loop().create_task(self._open(topic, key))
             self._opening[key] = task
             task.add_done_callback(partial(self._on_opened, key))
@@ -192,6 +209,7 @@ class Replicas:
             log.error("partition has no log directory that works", partition=str(key))
             return
         config = self._config_of(topic.name)
+        self._arriving[directory] += 1
         try:
             expiration_ms = self._config.producer_id_expiration_ms
             opened = await self._disk.run(
@@ -200,6 +218,8 @@ class Replicas:
         except OSError as problem:
             self.storage_failed(directory, problem)
             return
+        finally:
+            self._arriving[directory] -= 1
         current = self._image.topics_by_id.get(topic.id)
         if current is None:
             opened.close()
@@ -230,12 +250,12 @@ class Replicas:
         partition.resign(refusal)
 
     def _directory_for(self, key: TopicPartition) -> LogDirectory | None:
-        """Where the partition lies already, or the directory that holds the fewest."""
-        online = [directory for directory in self.directories if directory.is_online]
-        for directory in online:
+        """Where the partition lies already, or the directory that holds the fewest. None if that one is offline."""
+        for directory in self.directories:
             if directory.holds(key):
-                return directory
-        return min(online, key=lambda directory: directory.partition_count, default=None)
+                return directory if directory.is_online else None
+        online = [directory for directory in self.directories if directory.is_online]
+        return min(online, key=lambda one: one.partition_count + self._arriving[one], default=None)
 
     # ---------------------------------------------------------------- settings
 
@@ -358,7 +378,10 @@ def _open_log(
         log_start_offset=directory.start_offsets.get(key, 0),
         producer_expiration_ms=producer_expiration_ms,
     )
-    return Log.open(LogPlace(directory.path, key.topic, key.partition), config, start, now_ms)
+    opened = Log.open(LogPlace(directory.path, key.topic, key.partition), config, start, now_ms)
+    if config.flush_messages == 1:
+        opened.flush()  # what a crash left in the page cache is about to be readable, and acknowledged as a duplicate
+    return opened
 
 
 def _unlink_all(paths: Iterable[str]) -> None:
