@@ -8,6 +8,7 @@ from tests.compat.batches import batch
 from tests.compat.raw import Raw
 from tests.compat.wire import KEYS, Fields, versions
 
+from .requests_groups import group_requests, rare_requests
 from .shapes import Shape
 
 
@@ -23,6 +24,8 @@ def good_requests(raw: Raw, topic: str) -> dict[str, Fields]:
     wanted = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000}
     data = {"name": topic, "topic_id": topic_id, "partition_data": [{"index": 0, "records": batch(b"v")}]}
     return {
+        **group_requests(topic, topic_id),
+        **rare_requests(topic, node),
         "produce": {"acks": 1, "timeout": 1000, "topic_data": [data]},
         "fetch": {
             "replica_id": -1,
@@ -102,6 +105,15 @@ APIS = (
     "fetch",
     "list_offsets",
     "metadata",
+    "offset_commit",
+    "offset_fetch",
+    "find_coordinator",
+    "join_group",
+    "heartbeat",
+    "leave_group",
+    "sync_group",
+    "describe_groups",
+    "list_groups",
     "api_versions",
     "create_topics",
     "delete_topics",
@@ -110,11 +122,21 @@ APIS = (
     "offset_for_leader_epoch",
     "describe_configs",
     "alter_configs",
-    "incremental_alter_configs",
     "describe_log_dirs",
     "create_partitions",
+    "delete_groups",
+    "elect_leaders",
+    "incremental_alter_configs",
+    "alter_partition_reassignments",
+    "list_partition_reassignments",
+    "offset_delete",
     "describe_quorum",
+    "update_features",
     "describe_cluster",
     "describe_producers",
+    "unregister_broker",
+    "consumer_group_heartbeat",
+    "consumer_group_describe",
+    "list_config_resources",
     "describe_topic_partitions",
 )

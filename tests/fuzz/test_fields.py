@@ -6,6 +6,7 @@ import random
 from collections import Counter
 
 import pytest
+from kio.schema.index import api_key_map
 
 from .requests import APIS, shapes
 from .siege import ANSWERED, CLOSED, ROUNDS, SILENT, Siege
@@ -13,6 +14,11 @@ from .siege import ANSWERED, CLOSED, ROUNDS, SILENT, Siege
 MUTANTS = 500
 PATIENCE_SECONDS = 0.25
 MAY_BE_SILENT = {"produce", "fetch"}  # acks 0, and a long max wait
+
+
+def test_every_api_the_node_advertises_is_under_siege(siege: Siege) -> None:
+    advertised = {entry["api_key"] for entry in siege.honest.ask("api_versions", 0)["api_keys"]}
+    assert {api_key_map[key] for key in advertised} <= set(APIS)
 
 
 @pytest.mark.parametrize("api", APIS)
