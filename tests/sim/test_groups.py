@@ -4,8 +4,8 @@ import pytest
 
 from tests.sim.groups_scenario import Kind, run
 
-SEEDS_PER_TEST = 25
-SEEDS_PER_KIND = 375
+SEEDS_PER_TEST = 50
+SEEDS_PER_KIND = 750
 
 
 @pytest.mark.parametrize("kind", list(Kind), ids=lambda kind: kind.value)

@@ -4,7 +4,7 @@ from ottla.base.errors import ErrorCode, Refused
 from ottla.core.groups import asks
 from ottla.core.groups.asks import ConsumerHeartbeat, ConsumerHeartbeatReply
 from ottla.core.groups.consumer_assignment import ConsumerAssignment
-from ottla.core.groups.consumer_group import ConsumerGroup, Draft
+from ottla.core.groups.consumer_group import ConsumerGroup, Draft, MemberState
 from ottla.core.groups.consumer_members import ConsumerMembers
 from ottla.core.groups.outcome import Outcome, Surroundings
 from ottla.core.groups.patterns import check_pattern
@@ -18,6 +18,8 @@ from ottla.core.groups.records import (
     by_topic,
     from_topics,
 )
+
+WAITING_INTERVAL_MS = 1_000
 
 
 def check_shape(ask: ConsumerHeartbeat, assignors: tuple[str, ...]) -> None:
@@ -76,14 +78,21 @@ class ConsumerSession:
             and ask.topic_partitions is not None
         )
         is_told = is_joining or is_full or before.assigned != after.assigned
-        interval_ms = self._around.settings.consumer_heartbeat_interval_ms
         return ConsumerHeartbeatReply(
             member_id,
             after.epoch,
-            # Whoever waits for the next assignment is told to come back for it (KIP-1263).
-            min(interval_ms, wait_ms) if wait_ms else interval_ms,
+            self._interval_ms(after, wait_ms),
             by_topic(after.assigned) if is_told else None,
         )
+
+    def _interval_ms(self, current: Current, wait_ms: int) -> int:
+        """Whoever waits for the next assignment (KIP-1263), or for what others still have, comes back sooner."""
+        interval_ms = self._around.settings.consumer_heartbeat_interval_ms
+        if wait_ms:
+            return min(interval_ms, wait_ms)
+        if current.state == MemberState.UNRELEASED_PARTITIONS:
+            return min(interval_ms, WAITING_INTERVAL_MS)
+        return interval_ms
 
     def leave(self, draft: Draft, ask: ConsumerHeartbeat, out: Outcome) -> ConsumerHeartbeatReply:
         group = draft.group
