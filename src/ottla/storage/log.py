@@ -180,10 +180,12 @@ class Log:
             self.producers.apply(header, base_offset)
 
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
-        """A leader's epoch begins at `start_offset`; called before the leader serves."""
+        """A leader's epoch begins at `start_offset`; called before the leader serves.
+
+        It is written down when the segment is full or closed: until then recovery reads it from the batches.
+        """
         if epoch >= 0 and self.epochs.assign(epoch, start_offset):  # type: ignore[arg-type]
             self._are_epochs_stored = False
-            self._store_epochs()
 
     def _store_epochs(self) -> None:
         """Without fsync: the batches tell the same, should the file be lost."""
@@ -226,6 +228,7 @@ class Log:
         if not active.size:
             return self._restart_active(now_ms)
         active.finish()
+        self._store_epochs()
         active.is_synced = False
         self.snapshots.take(self.end_offset, self.producers.snapshot(), sync=False)
         rolled = Segment.create(self._files, self.place.path, self.end_offset, now_ms)

@@ -135,10 +135,11 @@ def test_a_follower_leaves_out_a_last_batch_that_is_cut_off(tmp_path: Path) -> N
     assert log.end_offset == 1
 
 
-def test_a_follower_takes_over_the_epochs_that_the_batches_carry(tmp_path: Path) -> None:
+def test_a_follower_takes_over_the_epochs_that_the_batches_carry_and_keeps_them(tmp_path: Path) -> None:
     log = opened(tmp_path)
     log.append_as_follower(_at(0, 2) + _at(1, 2) + _at(2, 5), 0)
     assert log.epochs.entries == [(2, 0), (5, 2)]
+    log.close()
     assert (tmp_path / "t-0" / "leader-epoch-checkpoint").read_text() == "0\n2\n2 0\n5 2\n"
 
 
