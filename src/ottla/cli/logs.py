@@ -1,5 +1,6 @@
 """Where a node's log goes: stderr, for people as coloured lines, for programs as JSON."""
 
+import logging
 import sys
 from enum import StrEnum
 
@@ -23,7 +24,7 @@ def write_logs(level: LogLevel) -> None:
             structlog.dev.ConsoleRenderer() if watched else structlog.processors.dict_tracebacks,
             *([] if watched else [structlog.processors.JSONRenderer(default=str)]),
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(level.value),
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(level.name)),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
