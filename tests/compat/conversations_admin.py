@@ -76,13 +76,14 @@ def say_create_topics(talk: Talk) -> None:
     entry = [{"name": "retention.ms", "value": "12345"}]
     for version in ranged("create_topics", 7):
         name = talk.raw.name(f"new{version}")
-        for step, topics in {
+        steps: dict[str, list[Fields]] = {
             "with a config": [new_topic(name, configs=entry, num_partitions=3)],
             "two, one existing": [new_topic(existing), new_topic(f"{name}-two")],
             "assigned": [new_topic(f"{name}-assigned", **replicas((0, [node]), (1, [node])))],
             "none": [],
             "twice": [new_topic(f"{name}-twice"), new_topic(f"{name}-twice")],
-        }.items():
+        }
+        for step, topics in steps.items():
             talk(step, "create_topics", version, timeout=ADMIN_MS, topics=topics)
         wanted = [new_topic(f"{name}-only-checked")]
         talk("only checked", "create_topics", version, timeout=ADMIN_MS, topics=wanted, validate_only=True)

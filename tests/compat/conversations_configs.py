@@ -105,12 +105,13 @@ def config(talk: Talk, topic: str, key: str) -> str | None:
 def say_alter_configs(talk: Talk) -> None:
     for version in ranged("alter_configs", 2):
         topic = talk.raw.create(f"v{version}", configs={"retention.ms": "5"})
-        for step, entries in {
+        steps: dict[str, dict[str, str | None]] = {
             "replaces all": {"segment.ms": "700000", "file.delete.delay.ms": "60001"},
             "bad": {"segment.ms": "x"},
             "nonsense": {"nonsense": "x"},
             "null": {"segment.ms": None},
-        }.items():
+        }
+        for step, entries in steps.items():
             configs = [{"name": key, "value": value} for key, value in entries.items()]
             talk(step, "alter_configs", version, **changed(topic, *configs))
         wait_until(lambda topic=topic: config(talk, topic, "file.delete.delay.ms") == "60001")  # type: ignore[misc]

@@ -70,7 +70,7 @@ class Raw(Wire):
         found: Fields = answer["responses"][0]["partition_responses"][0]
         return found
 
-    def append(self, topic: str, *values: bytes, partition: int = 0, **changes: int) -> int:
+    def append(self, topic: str, *values: bytes | None, partition: int = 0, **changes: int) -> int:
         """One good batch; its base offset."""
         answer = self.produce(topic, batch(*values, **changes), partition=partition)
         assert answer["error_code"] == 0, answer

@@ -150,7 +150,7 @@ def test_idempotent_producer_keeps_order_and_numbers(
     producing: Callable[..., Producer], consumer: Consumer, topic: str
 ) -> None:
     producer = producing(enable_idempotence=True)
-    offsets: list[int] = []
+    offsets: list[int | None] = []
     for at in range(2000):
         producer.produce(topic, str(at), on_delivery=lambda error, message: offsets.append(message.offset()))
         producer.poll(0)
@@ -328,7 +328,7 @@ def test_topic_grows_but_never_shrinks(admin: AdminClient, producing: Callable[.
     assert send(producing(), topic, b"v", partition=2).offset() == 0
 
 
-def configs_of(admin: AdminClient, kind: ConfigResource.Type, name: str) -> dict[str, ConfigEntry]:
+def configs_of(admin: AdminClient, kind: Any, name: str) -> dict[str, ConfigEntry]:
     [future] = admin.describe_configs([ConfigResource(kind, name)]).values()
     entries: dict[str, ConfigEntry] = future.result(SECONDS_MAX)
     return entries
@@ -365,7 +365,7 @@ def test_incremental_changes_set_append_subtract_and_delete(admin: AdminClient, 
 
     changed("retention.ms", AlterConfigOpType.SET, "5000")
     entry = wait_for_config(admin, topic, "retention.ms", "5000")
-    assert entry.source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+    assert ConfigSource(entry.source) is ConfigSource.DYNAMIC_TOPIC_CONFIG
     changed("cleanup.policy", AlterConfigOpType.APPEND, "compact")
     wait_for_config(admin, topic, "cleanup.policy", "delete,compact")
     changed("cleanup.policy", AlterConfigOpType.SUBTRACT, "delete")

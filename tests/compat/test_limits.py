@@ -25,7 +25,7 @@ def talking(broker: Broker) -> Iterator[Raw]:
 
 def answers(wire: Wire) -> bool:
     try:
-        return wire.ask("api_versions", 0)["error_code"] == 0
+        return bool(wire.ask("api_versions", 0)["error_code"] == 0)
     except (Closed, ConnectionError):
         return False
 
@@ -60,7 +60,7 @@ def test_connections_of_one_address_are_limited(new_broker: NewBroker) -> None:
     broker = new_broker({"max.connections.per.ip": "5"})
     deadline = time.monotonic() + SECONDS_MAX
     with ExitStack() as held:
-        lines = []
+        lines: list[Wire] = []
         while len(lines) < 5:
             line = held.enter_context(Wire(broker.host, broker.port))
             if answers(line):

@@ -65,7 +65,14 @@ def assigned(*parts: tuple[int, list[int]]) -> dict[str, Any]:
 
 def test_assignments_are_checked(raw: Raw) -> None:
     me = raw.node_id
-    bad = [[(1, [me])], [(0, [me]), (2, [me])], [(0, [me + 77])], [(0, [me, me])], [(0, [])], [(0, [me]), (0, [me])]]
+    bad: list[list[tuple[int, list[int]]]] = [
+        [(1, [me])],
+        [(0, [me]), (2, [me])],
+        [(0, [me + 77])],
+        [(0, [me, me])],
+        [(0, [])],
+        [(0, [me]), (0, [me])],
+    ]
     for parts in [*bad, [(-1, [me])]]:
         assert create(raw, **assigned(*parts))["error_code"] == BAD_ASSIGNMENT, parts
     good = create(raw, **assigned((0, [me]), (1, [me])))

@@ -14,73 +14,79 @@ from .shapes import Shape
 
 def good_requests(raw: Raw, topic: str) -> dict[str, Fields]:
     """One dict an API; they fit all its versions."""
-    topic_id = raw.topic_id(topic)
-    stranger = uuid.UUID(int=77)
-    node = raw.node_id
-    replica = {"partition_index": 0, "broker_ids": [node]}
-    config = {"name": "retention.ms", "value": "604800000", "config_operation": 0}
-    resource = {"resource_type": 2, "resource_name": topic}
-    producer = {"producer_id": -1, "producer_epoch": -1}
-    wanted = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000}
-    data = {"name": topic, "topic_id": topic_id, "partition_data": [{"index": 0, "records": batch(b"v")}]}
+    topic_id, node = raw.topic_id(topic), raw.node_id
     return {
+        **record_requests(topic, topic_id),
+        **topic_requests(topic, node),
+        **config_requests(topic),
+        **describe_requests(topic),
         **group_requests(topic, topic_id),
         **rare_requests(topic, node),
+    }
+
+
+def record_requests(topic: str, topic_id: uuid.UUID) -> dict[str, Fields]:
+    place = {"topic": topic, "topic_id": topic_id}
+    wanted = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000}
+    data = {"name": topic, "topic_id": topic_id, "partition_data": [{"index": 0, "records": batch(b"v")}]}
+    latest = [{"partition_index": 0, "timestamp": -1}]
+    first = [{"partition_index": 0, "offset": 0}]
+    epoch = [{"partition": 0, "leader_epoch": 0, "current_leader_epoch": -1}]
+    return {
         "produce": {"acks": 1, "timeout": 1000, "topic_data": [data]},
         "fetch": {
             "replica_id": -1,
             "min_bytes": 1,
-            "topics": [{"topic": topic, "topic_id": topic_id, "partitions": [wanted]}],
-            "forgotten_topics_data": [{"topic": topic, "topic_id": topic_id, "partitions": [0, 1]}],
+            "topics": [{**place, "partitions": [wanted]}],
+            "forgotten_topics_data": [{**place, "partitions": [0, 1]}],
             "rack_id": "r",
         },
-        "list_offsets": {
-            "replica_id": -1,
-            "topics": [{"name": topic, "partitions": [{"partition_index": 0, "timestamp": -1}]}],
-        },
-        "metadata": {"topics": [{"name": topic}], "allow_auto_topic_creation": False},
-        "api_versions": {"client_software_name": "fuzz", "client_software_version": "1"},
-        "create_topics": {
-            "timeout": 1000,
-            "validate_only": True,
-            "topics": [
-                {
-                    "name": f"{topic}-new",
-                    "num_partitions": -1,
-                    "replication_factor": -1,
-                    "assignments": [replica],
-                    "configs": [{"name": "retention.ms", "value": "5"}],
-                }
-            ],
-        },
+        "list_offsets": {"replica_id": -1, "topics": [{"name": topic, "partitions": latest}]},
+        "delete_records": {"timeout": 1000, "topics": [{"name": topic, "partitions": first}]},
+        "init_producer_id": {"transaction_timeout": 1000, "producer_id": -1, "producer_epoch": -1},
+        "offset_for_leader_epoch": {"replica_id": -1, "topics": [{"topic": topic, "partitions": epoch}]},
+    }
+
+
+def topic_requests(topic: str, node: int) -> dict[str, Fields]:
+    """Checked and not done, or about topics that are not there."""
+    wanted = {
+        "name": f"{topic}-new",
+        "num_partitions": -1,
+        "replication_factor": -1,
+        "assignments": [{"partition_index": 0, "broker_ids": [node]}],
+        "configs": [{"name": "retention.ms", "value": "5"}],
+    }
+    grown = {"name": topic, "count": 2, "assignments": [{"broker_ids": [node]}]}
+    return {
+        "create_topics": {"timeout": 1000, "validate_only": True, "topics": [wanted]},
         "delete_topics": {
             "timeout": 1000,
             "topic_names": [f"{topic}-no", f"{topic}-nor-this"],
-            "topics": [{"name": f"{topic}-no"}, {"name": None, "topic_id": stranger}],
+            "topics": [{"name": f"{topic}-no"}, {"name": None, "topic_id": uuid.UUID(int=77)}],
         },
-        "delete_records": {
-            "timeout": 1000,
-            "topics": [{"name": topic, "partitions": [{"partition_index": 0, "offset": 0}]}],
-        },
-        "init_producer_id": {"transaction_timeout": 1000, **producer},
-        "offset_for_leader_epoch": {
-            "replica_id": -1,
-            "topics": [
-                {"topic": topic, "partitions": [{"partition": 0, "leader_epoch": 0, "current_leader_epoch": -1}]}
-            ],
-        },
+        "create_partitions": {"timeout": 1000, "validate_only": True, "topics": [grown]},
+    }
+
+
+def config_requests(topic: str) -> dict[str, Fields]:
+    resource = {"resource_type": 2, "resource_name": topic}
+    entry = {"name": "retention.ms", "value": "604800000"}
+    return {
         "describe_configs": {"resources": [{**resource, "configuration_keys": ["retention.ms", "segment.ms"]}]},
-        "alter_configs": {
+        "alter_configs": {"validate_only": True, "resources": [{**resource, "configs": [entry]}]},
+        "incremental_alter_configs": {
             "validate_only": True,
-            "resources": [{**resource, "configs": [{k: config[k] for k in ("name", "value")}]}],
+            "resources": [{**resource, "configs": [{**entry, "config_operation": 0}]}],
         },
-        "incremental_alter_configs": {"validate_only": True, "resources": [{**resource, "configs": [config]}]},
+    }
+
+
+def describe_requests(topic: str) -> dict[str, Fields]:
+    return {
+        "metadata": {"topics": [{"name": topic}], "allow_auto_topic_creation": False},
+        "api_versions": {"client_software_name": "fuzz", "client_software_version": "1"},
         "describe_log_dirs": {"topics": [{"topic": topic, "partitions": [0, 1]}]},
-        "create_partitions": {
-            "timeout": 1000,
-            "validate_only": True,
-            "topics": [{"name": topic, "count": 2, "assignments": [{"broker_ids": [node]}]}],
-        },
         "describe_quorum": {"topics": [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]},
         "describe_cluster": {"endpoint_type": 1},
         "describe_producers": {"topics": [{"name": topic, "partition_indexes": [0, 1]}]},

@@ -127,8 +127,9 @@ def _absurd(part: Part, rest: int) -> list[bytes]:
     if part.kind == SHORT:
         return [struct.pack(">h", value) for value in (-(2**15), -2, -1, part.value + 1, min(rest + 1, 32767), 32767)]
     if part.kind == INT:
-        values = (-(2**31), -2, -1, part.value + 1, rest + 1, 10_000_000, 2**31 - 1)
-        return [struct.pack(">i", value) for value in values]
+        return [
+            struct.pack(">i", value) for value in (-(2**31), -2, -1, part.value + 1, rest + 1, 10_000_000, 2**31 - 1)
+        ]
     if part.kind in (VARINT, TAGS):
         values = (0, part.value + 1, rest + 2, 10_000_000, 2**31, 2**32 - 1)
         return [uvarint(value) for value in values] + [b"\xff" * 5 + b"\x01", b"\xff" * 10 + b"\x01", b"\x80" * 5]

@@ -56,7 +56,8 @@ def goods() -> list[bytes]:
 
 def read_whole(raw: Raw, topic: str) -> int:
     """Read the partition from start to end as a consumer would; the offset after the last batch."""
-    offset, end = raw.list_offset(topic, EARLIEST)["offset"], raw.list_offset(topic, LATEST)["offset"]
+    offset: int = raw.list_offset(topic, EARLIEST)["offset"]
+    end = raw.list_offset(topic, LATEST)["offset"]
     while offset < end:
         got = raw.batches(topic, offset)
         assert got, f"nothing at {offset} of {end}"

@@ -89,7 +89,7 @@ def fill(broker: KafkaBroker) -> None:
 
 def write_codec(producer: Producer, topic: str) -> None:
     for at in range(3):
-        headers = [("h", b"1"), ("empty", b""), ("null", None)] if at == 1 else []
+        headers: list[tuple[str, str | bytes | None]] = [("h", b"1"), ("empty", b""), ("null", None)] if at == 1 else []
         for record in range(20):
             value = None if record == 7 else f"{at}-{record} ".encode() * 8
             key = None if record == 8 else f"key {record}".encode()
@@ -151,7 +151,7 @@ def read(broker: KafkaBroker, topic: str) -> list[dict[str, Any]]:
                 "timestamp": message.timestamp()[1],
                 "key": text(message.key()),
                 "value": text(message.value()),
-                "headers": [[name, text(value)] for name, value in message.headers() or []],
+                "headers": [[name, text(value)] for name, value in list(message.headers() or ())],
             }
         )
     consumer.close()
