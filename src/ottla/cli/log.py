@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ottla.base.types import uuid_text
 from ottla.cli.failure import Failed, Misused
 from ottla.cli.options import Json
 from ottla.cli.output import count_of
@@ -18,6 +19,8 @@ from ottla.storage.index import OFFSET_ENTRY, TIME_ENTRY
 from ottla.wire.batch import Codec, Record, decode_records
 from ottla.wire.control import ControlType, decode_control_records
 from ottla.wire.malformed import Malformed
+from ottla.wire.primitives import Message
+from ottla.wire.state.metadata_frame import decode_metadata_record
 
 Line = dict[str, Any]
 LINES_PER_WRITE = 1000
@@ -142,8 +145,9 @@ def _record_lines(path: Path, batch: Batch, faults: list[Fault]) -> Iterator[Lin
                     "type": _name(ControlType, control.type),
                 }
             return
+        is_metadata = path.parent.name.startswith("__cluster_metadata")
         for record in decode_records(batch.data):
-            yield _record_line(record)
+            yield _metadata_line(record) if is_metadata else _record_line(record)
     except Malformed as broken:
         faults.append(Fault(path, batch.position, f"the records cannot be read: {broken}"))
 
@@ -157,6 +161,24 @@ def _record_line(record: Record) -> Line:
         "value": _readable(record.value),
         "headers": [[name, _readable(value)] for name, value in record.headers],
     }
+
+
+def _metadata_line(record: Record) -> Line:
+    """What the cluster decided, spelt out."""
+    decided = decode_metadata_record(record.value or b"")
+    kind = type(decided).__name__
+    return {"kind": "metadata", "offset": record.offset, "timestamp": record.timestamp, "type": kind} | _plain(decided)
+
+
+def _plain(value: Any) -> Any:
+    """A message as JSON has it: objects, lists, and ids as Kafka prints them."""
+    if isinstance(value, Message):
+        return {name: _plain(getattr(value, name)) for name in value.__slots__}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, bytes):
+        return uuid_text(value) if len(value) == 16 else value.hex()
+    return value
 
 
 def _name(kinds: type[IntEnum], number: int) -> str:
@@ -184,7 +206,7 @@ def _text_of(line: Line) -> str:
     if kind == "end":
         batches = "1 batch" if rest["batches"] == 1 else f"{rest['batches']:,} batches"
         return f"  {count_of(rest['records'], 'record')} in {batches}, next offset {rest['next_offset']}"
-    indent = "    " if kind in ("record", "control") else "  "
+    indent = "    " if kind in ("record", "control", "metadata") else "  "
     return indent + kind + " " + " ".join(f"{name}={_text(name, value)}" for name, value in rest.items())
 
 

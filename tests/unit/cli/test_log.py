@@ -42,6 +42,14 @@ def test_markers_of_transactions_are_told(ottla: Cli) -> None:
     assert {line["type"] for line in lines if line["kind"] == "control"} == {"COMMIT", "ABORT"}
 
 
+def test_the_metadata_log_is_spelt_out(ottla: Cli) -> None:
+    _, lines = dump(ottla, GOLDEN / "__cluster_metadata-0", "--records")
+    topics = {line["name"]: line["topic_id"] for line in lines if line.get("type") == "TopicRecord"}
+    assert "codec-zstd" in topics and all(len(str(topic_id)) == 22 for topic_id in topics.values())
+    partition = next(line for line in lines if line.get("type") == "PartitionRecord")
+    assert partition["replicas"] == [1] and partition["topic_id"] in topics.values()
+
+
 def test_batches_before_an_offset_are_left_out(ottla: Cli) -> None:
     _, lines = dump(ottla, GOLDEN / "segments-0", "--from", "25")
     assert [line["first_offset"] for line in lines if line["kind"] == "batch"] == [25, 26, 27, 28, 29]
