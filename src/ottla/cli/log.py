@@ -166,8 +166,9 @@ def _record_line(record: Record) -> Line:
 def _metadata_line(record: Record) -> Line:
     """What the cluster decided, spelt out."""
     decided = decode_metadata_record(record.value or b"")
-    kind = type(decided).__name__
-    return {"kind": "metadata", "offset": record.offset, "timestamp": record.timestamp, "type": kind} | _plain(decided)
+    fields: Line = _plain(decided)
+    place = {"kind": "metadata", "offset": record.offset, "timestamp": record.timestamp}
+    return place | {"type": type(decided).__name__} | fields
 
 
 def _plain(value: Any) -> Any:
