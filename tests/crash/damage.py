@@ -187,8 +187,8 @@ def _on_snapshots(change: Callable[[Path, random.Random], None]) -> Damage:
 
 
 def _snapshot_from_the_future(partition: Path, rng: random.Random) -> None:
-    newest = max(partition.glob("*.snapshot"))
-    shutil.copy(newest, partition / f"{10**9:020d}.snapshot")
+    for path in list(partition.glob("*.snapshot"))[-1:]:
+        shutil.copy(path, partition / f"{10**9:020d}.snapshot")
 
 
 def _wrong_epochs(path: Path, rng: random.Random) -> None:

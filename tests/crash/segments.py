@@ -21,7 +21,7 @@ class Found(NamedTuple):
 
 def segment_files(partition: Path) -> list[Path]:
     """The log files, in order."""
-    return sorted(path for path in partition.glob("*.log") if path.stem.isdigit())
+    return sorted(path for path in partition.glob("*.log") if len(path.stem) == 20 and path.stem.isdigit())
 
 
 def batches_in(data: bytes, expected: int) -> tuple[list[Found], bool]:

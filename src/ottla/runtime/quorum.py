@@ -99,11 +99,15 @@ class QuorumDriver:
     # --- start and stop
 
     async def start(self) -> None:
-        """Load what is on disk; a quorum of one leads when this returns."""
+        """Load what is on disk; a quorum of one leads when this returns. Raises Refused if that makes no sense."""
         self._loop = asyncio.get_running_loop()
-        opened = await self._disk.run(open_quorum, self._place, self._files)
-        self._log = opened.log
-        self._load_newest_snapshot()
+        try:
+            opened = await self._disk.run(open_quorum, self._place, self._files)
+            self._log = opened.log
+            self._load_newest_snapshot()
+        except ValueError as broken:
+            why = f"the metadata log in {self._files.path} cannot be used: {broken}"
+            raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, why) from broken
         self._quorum = Quorum(self._place.setup, opened.state, opened.shape, self._random)
         self._is_started = True
         self._do(self._quorum.start(self._monotonic_ms()))

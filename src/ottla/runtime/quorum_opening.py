@@ -66,7 +66,16 @@ def open_quorum(place: QuorumPlace, files: QuorumFiles) -> Opened:
         for older in snapshots[:-1]:
             files.remove_snapshot(older)
         start = newest
-    return Opened(opened, files.read_state(), _shape(opened, start))
+    shape = _shape(opened, start)
+    return Opened(opened, _state(files.read_state(), shape), shape)
+
+
+def _state(stored: ElectionState, shape: LogShape) -> ElectionState:
+    """A vote that is lost, or older than the log, says nothing of the epoch that the log is in; so does Kafka."""
+    if stored.epoch >= shape.last_epoch:
+        return stored
+    log.warning("vote older than the metadata log", epoch=stored.epoch, last_epoch=shape.last_epoch)
+    return ElectionState(shape.last_epoch)
 
 
 def _shape(opened: Log, start: SnapshotId) -> LogShape:

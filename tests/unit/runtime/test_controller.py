@@ -21,7 +21,6 @@ from ottla.core.metadata.asks import (
 from ottla.core.metadata.image import ClusterImage, ImageDelta
 from ottla.core.metadata.snapshot import image_records
 from ottla.runtime.controller import Controller
-from ottla.runtime.quorum_files import BadQuorumState
 from tests.unit.runtime.controllers import Trio, fail, join, place, run, running, until
 from tests.unit.runtime.faulty_files import Fate, FaultyFiles
 
@@ -343,11 +342,24 @@ def test_a_start_that_fails_can_be_stopped(tmp_path: Path) -> None:
 
     async def main() -> None:
         controller = Controller(place(tmp_path), {}, fail)
-        with pytest.raises(BadQuorumState):
+        with pytest.raises(Refused, match="quorum-state"):
             await controller.start()
         await controller.stop()
 
     run(main())
+
+
+def test_a_lost_vote_is_no_reason_to_stay_behind_the_log(tmp_path: Path) -> None:
+    async def epoch_after_a_start() -> int:
+        controller = Controller(place(tmp_path), {}, fail)
+        await controller.start()
+        epoch = controller.epoch
+        await controller.stop()
+        return epoch
+
+    first = run(epoch_after_a_start())
+    (tmp_path / "__cluster_metadata-0" / "quorum-state").unlink()
+    assert run(epoch_after_a_start()) > first
 
 
 def test_a_directory_of_another_quorum_is_not_opened(tmp_path: Path) -> None:
@@ -357,7 +369,7 @@ def test_a_directory_of_another_quorum_is_not_opened(tmp_path: Path) -> None:
 
     async def other() -> None:
         controller = Controller(place(tmp_path, node_id=2), {}, fail)
-        with pytest.raises(ValueError, match=r"the quorum on disk is \[1\], not \[2\]"):
+        with pytest.raises(Refused, match=r"the quorum on disk is \[1\], not \[2\]"):
             await controller.start()
         await controller.stop()
 
