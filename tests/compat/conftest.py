@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from .brokers import Broker, discard, make_broker
+from .group_node import QUICK
 from .java import Missing
 from .raw import Raw
 
@@ -29,6 +30,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def broker(target: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """One running node for all tests that leave it as they found it."""
     node = make_broker(target, tmp_path_factory.mktemp(target))
+    start(node)
+    yield node
+    discard(node)
+
+
+@pytest.fixture(scope="session")
+def group_broker(target: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """One running node whose groups rebalance at once and miss the dead soon."""
+    node = make_broker(target, tmp_path_factory.mktemp(f"groups-{target}"), QUICK)
     start(node)
     yield node
     discard(node)
