@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import re
 import shutil
 import subprocess
@@ -45,12 +46,21 @@ def kafka_libs() -> Path:
 
 
 def _resolve(libs: Path) -> None:
+    """Fetch beside the folder and rename: another process may be at it as well."""
     if shutil.which("mvn") is None:
         raise Missing("no mvn on this machine: it fetches Apache Kafka's jars")
-    command = ["mvn", "-q", "-B", "-f", str(POM), "dependency:copy-dependencies", f"-DoutputDirectory={libs}"]
+    fetched = libs.with_name(f"libs.{os.getpid()}")
+    command = ["mvn", "-q", "-B", "-f", str(POM), "dependency:copy-dependencies", f"-DoutputDirectory={fetched}"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=RESOLVE_SECONDS_MAX)
     if done.returncode != 0:
+        shutil.rmtree(fetched, ignore_errors=True)
         raise Missing(f"mvn could not fetch Apache Kafka {kafka_version()}: {done.stdout[-300:]}")
+    try:
+        fetched.rename(libs)
+    except OSError:
+        shutil.rmtree(fetched, ignore_errors=True)
+        if not libs.exists():
+            raise
 
 
 def kafka_command(main: str, *arguments: str, heap: str = "-Xmx256m") -> list[str]:
