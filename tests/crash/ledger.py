@@ -18,6 +18,7 @@ from zlib import crc32
 from ottla.wire.batch import decode_records
 
 _HEAD = Struct(">IQI")
+_STAMP = Struct(">IQ")
 _PATTERN = bytes(range(256)) * 64
 VALUE_BYTES_MIN = _HEAD.size
 
@@ -33,19 +34,19 @@ class Stored(NamedTuple):
     key: bytes | None
 
 
-def _salt(stamp: Stamp) -> int:
-    return (stamp.writer * 65_537 + stamp.number) & 0xFFFFFFFF
+def _crc(stamp: Stamp, filler: bytes) -> int:
+    return crc32(filler, crc32(_STAMP.pack(*stamp)))
 
 
 def sealed_value(stamp: Stamp, size: int) -> bytes:
     filler = _PATTERN[stamp.number % 251 :][: max(0, size - VALUE_BYTES_MIN)]
-    return _HEAD.pack(*stamp, crc32(filler, _salt(stamp))) + filler
+    return _HEAD.pack(*stamp, _crc(stamp, filler)) + filler
 
 
 def stamp_in(value: bytes) -> Stamp:
     writer, number, crc = _HEAD.unpack_from(value)
     stamp = Stamp(writer, number)
-    assert crc32(value[VALUE_BYTES_MIN:], _salt(stamp)) == crc, f"{stamp} has another content than was sent"
+    assert _crc(stamp, value[VALUE_BYTES_MIN:]) == crc, f"{stamp} has another content than was sent"
     return stamp
 
 
@@ -134,7 +135,9 @@ class Ledger:
 
     def _check_compacted(self, stored: list[Stored], by_offset: dict[int, Stamp]) -> None:
         """Of each key the last acknowledged record is there, or a later one; what is there is what was sent."""
+        promised = {stamp: offset for offset, stamp in self.acked.items()}
         for offset, stamp in by_offset.items():
+            assert promised.get(stamp, offset) == offset, f"{self.name}: {stamp} is at {offset}, not {promised[stamp]}"
             assert self.acked.get(offset, stamp) == stamp and self.seen.get(offset, stamp) == stamp, offset
         last_of_key: dict[bytes | None, int] = {}
         for offset, key in self.keys.items():
