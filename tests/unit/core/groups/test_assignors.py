@@ -41,7 +41,7 @@ def check_cover(assignees: dict[str, Assignee], sizes: dict[bytes, int], result:
 
 @pytest.mark.parametrize("name", ["uniform", "range"])
 @given(group=groups())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_every_subscribed_partition_goes_to_exactly_one_subscriber(
     name: str, group: tuple[dict[str, Assignee], dict[bytes, int]]
 ) -> None:
@@ -49,7 +49,7 @@ def test_every_subscribed_partition_goes_to_exactly_one_subscriber(
 
 
 @given(group=groups(same=True))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_equal_subscriptions_give_loads_that_differ_by_one_at_most(
     group: tuple[dict[str, Assignee], dict[bytes, int]],
 ) -> None:
@@ -58,7 +58,7 @@ def test_equal_subscriptions_give_loads_that_differ_by_one_at_most(
 
 
 @given(group=groups())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_no_single_move_would_make_the_loads_more_equal(group: tuple[dict[str, Assignee], dict[bytes, int]]) -> None:
     assignees, _ = group
     result = uniform(*group)
@@ -69,7 +69,7 @@ def test_no_single_move_would_make_the_loads_more_equal(group: tuple[dict[str, A
 
 
 @given(group=groups())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_what_is_balanced_stays_as_it_is(group: tuple[dict[str, Assignee], dict[bytes, int]]) -> None:
     assignees, sizes = group
     first = uniform(assignees, sizes)
