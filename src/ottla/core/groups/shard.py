@@ -9,11 +9,12 @@ from collections.abc import Collection, Iterator, Mapping
 from random import Random
 
 from ottla.base.errors import ErrorCode, Refused
-from ottla.core.groups import administration, asks, migration
+from ottla.core.groups import asks, migration
+from ottla.core.groups.administration import GroupOverview
 from ottla.core.groups.asks import Decision, JoinReply, Reply, SyncReply, Topic
 from ottla.core.groups.catalog import Catalog
-from ottla.core.groups.classic_group import CONSUMER_PROTOCOL_TYPE, ClassicGroup
-from ottla.core.groups.classic_in_consumer import ClassicInConsumer, check_identity
+from ottla.core.groups.classic_group import ClassicGroup
+from ottla.core.groups.classic_in_consumer import ClassicInConsumer
 from ottla.core.groups.classic_join import ClassicJoin
 from ottla.core.groups.classic_rebalance import ClassicRebalance
 from ottla.core.groups.classic_session import ClassicSession
@@ -22,8 +23,8 @@ from ottla.core.groups.consumer_assignment import ConsumerAssignment
 from ottla.core.groups.consumer_group import ConsumerGroup, Draft, MemberState
 from ottla.core.groups.consumer_heartbeat import ConsumerSession, check_shape
 from ottla.core.groups.consumer_members import ConsumerMembers
-from ottla.core.groups.expiry import expiry_of
 from ottla.core.groups.groups import Groups, check_group_id
+from ottla.core.groups.offset_keeping import OffsetKeeping
 from ottla.core.groups.outcome import EXPIRY, JOIN, REJOIN, REVOKE, SESSION, SYNC, Due, Outcome, Surroundings
 from ottla.core.groups.records import GroupRecord, OffsetRecord, Record
 from ottla.core.groups.settings import GroupSettings
@@ -42,7 +43,9 @@ class GroupShard:
         "_consumers",
         "_groups",
         "_join",
+        "_keeping",
         "_members",
+        "_overview",
         "_rebalance",
         "_session",
         "_settings",
@@ -56,6 +59,8 @@ class GroupShard:
         self._rebalance = ClassicRebalance(self._around)
         self._join = ClassicJoin(self._around, self._rebalance)
         self._session = ClassicSession(self._around, self._rebalance)
+        self._keeping = OffsetKeeping(settings, self._groups, self._session)
+        self._overview = GroupOverview(self._groups, settings.consumer_assignors[0])
         self._assignment = ConsumerAssignment(self._around, self._catalog)
         self._members = ConsumerMembers(self._around, self._assignment)
         self._consumers = ConsumerSession(self._around, self._assignment, self._members)
@@ -160,131 +165,43 @@ class GroupShard:
         if draft.records and migration.can_downgrade(group, self._settings):
             draft.records.extend(group.tombstones())
             draft.records.append(migration.downgrade(group, self._catalog, draft.now_ms))
-            self._around.deadlines.set(Due(group.id), draft.now_ms)
 
     # Offsets
 
     def commit_offsets(self, ask: asks.OffsetCommit, now_ms: int) -> Decision:
-        check_group_id(ask.group_id)
-        out = Outcome(now_ms)
-        self._check_commit(ask, out)
-        records, errors = self._groups.offsets.commit(ask, self._settings.offset_metadata_max_bytes, now_ms)
-        out.records.extend(records)
-        return out.decision(asks.OffsetCommitReply(errors))
-
-    def _check_commit(self, ask: asks.OffsetCommit, out: Outcome) -> None:
-        group = self._groups.by_id.get(ask.group_id)
-        epoch = ask.generation_id_or_member_epoch
-        if isinstance(group, ClassicGroup):
-            self._session.check_commit(group, ask, out)
-        elif isinstance(group, ConsumerGroup):
-            _check_consumer_commit(group, ask)
-        elif epoch >= 0:
-            # A member of a group that nobody knows.
-            is_new = ask.api_version >= 9 and ask.producer_id < 0
-            raise Refused(ErrorCode.GROUP_ID_NOT_FOUND if is_new else ErrorCode.ILLEGAL_GENERATION)
+        return self._keeping.commit(ask, now_ms)
 
     def fetch_offsets(self, ask: asks.OffsetFetch, now_ms: int) -> Decision:
-        group = self._groups.consumer(ask.group_id)
-        if group is not None and (ask.member_id or ask.member_epoch >= 0):
-            if ask.member_id not in group.members:
-                raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
-            if group.current(ask.member_id or "").epoch != ask.member_epoch:
-                raise Refused(ErrorCode.STALE_MEMBER_EPOCH)
-        return Decision(reply=self._groups.offsets.fetch(ask))
+        return self._keeping.fetch(ask)
 
     def delete_offsets(self, ask: asks.OffsetDelete, now_ms: int) -> Decision:
-        check_group_id(ask.group_id)
-        if not self._groups.exists(ask.group_id):
-            raise Refused(ErrorCode.GROUP_ID_NOT_FOUND)
-        group = self._groups.by_id.get(ask.group_id)
-        if isinstance(group, ClassicGroup) and not group.is_empty and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
-            raise Refused(ErrorCode.NON_EMPTY_GROUP)
-        errors = []
-        records = []
-        for topic, partition in ask.partitions:
-            if group is not None and group.is_subscribed_to(topic):
-                errors.append(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)
-                continue
-            errors.append(ErrorCode.NONE)
-            if self._groups.offsets.get(ask.group_id, topic, partition) is not None:
-                records.append(OffsetRecord(ask.group_id, topic, partition, None))
-        return Decision(tuple(records), asks.OffsetDeleteReply(tuple(errors)))
+        return self._keeping.delete(ask)
 
     def committed_offsets(self) -> Iterator[tuple[str, str, int, int]]:
         """Group, topic, partition and offset of all that is committed; for the metric of lag."""
-        for group_id in self._groups.offsets.groups():
-            for topic, partition, committed in self._groups.offsets.of_group(group_id):
-                yield group_id, topic, partition, committed.offset
+        return self._keeping.committed()
 
     # Administration
 
     def list_groups(self, states: Collection[str], types: Collection[str], now_ms: int) -> Decision:
-        wanted_states, wanted_types = {state.lower() for state in states}, {kind.lower() for kind in types}
-        known = self._groups.by_id
-        rows = [administration.listed(group) for group in known.values()]
-        rows += [
-            administration.listed_offsets_only(group_id)
-            for group_id in self._groups.offsets.groups()
-            if group_id not in known
-        ]
-        return Decision(reply=tuple(row for row in rows if administration.is_wanted(row, wanted_states, wanted_types)))
+        """Only those in one of the states and of one of the types; no states or types stands for all."""
+        return Decision(reply=self._overview.listed(states, types))
 
     def describe_group(self, group_id: str, now_ms: int) -> Decision:
-        check_group_id(group_id)
-        group = self._groups.by_id.get(group_id)
-        if group is None and self._groups.offsets.has_any(group_id):
-            group = ClassicGroup(group_id, now_ms)
-        if group is None:
-            raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
-        if not isinstance(group, ClassicGroup):
-            raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a classic group.")
-        return Decision(reply=administration.described(group))
+        return Decision(reply=self._overview.described(group_id, now_ms))
 
     def describe_consumer_group(self, group_id: str, now_ms: int) -> Decision:
-        check_group_id(group_id)
-        group = self._groups.by_id.get(group_id)
-        if group is None and not self._groups.exists(group_id):
-            raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
-        if not isinstance(group, ConsumerGroup):
-            raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
-        return Decision(reply=administration.described_consumers(group, self._settings.consumer_assignors[0]))
+        return Decision(reply=self._overview.described_consumers(group_id))
 
     def delete_group(self, group_id: str, now_ms: int) -> Decision:
-        check_group_id(group_id)
-        if not self._groups.exists(group_id):
-            raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
-        group = self._groups.by_id.get(group_id)
-        if group is not None and not group.is_empty:
-            raise Refused(ErrorCode.NON_EMPTY_GROUP)
-        out = Outcome(now_ms)
-        out.records.extend(self._groups.offsets.tombstones(group_id, even_open=True))
-        self._note_deletion(group_id, out)
-        return out.decision()
-
-    def _note_deletion(self, group_id: str, out: Outcome) -> None:
-        """A group that never reached the log is just forgotten."""
-        group = self._groups.by_id.get(group_id)
-        if isinstance(group, ConsumerGroup):
-            out.records.extend(group.tombstones())
-        elif isinstance(group, ClassicGroup):
-            if group.is_persisted:
-                out.records.append(GroupRecord(group_id, None))
-            else:
-                del self._groups.by_id[group_id]
+        return self._keeping.delete_group(group_id, now_ms)
 
     # Topics and time
 
     def on_topics(self, topics: Mapping[str, Topic], now_ms: int) -> Decision:
         """The cluster's topics have changed. Offsets of deleted ones go; members hear of it at their next heartbeat."""
         gone = self._catalog.replace(topics)
-        out = Outcome(now_ms)
-        if gone:
-            for group_id in list(self._groups.offsets.groups()):
-                out.records.extend(
-                    self._groups.offsets.tombstones(group_id, lambda topic, committed: topic in gone, even_open=True)
-                )
-        return out.decision()
+        return Decision(tuple(self._keeping.tombstones_of_topics(gone)) if gone else ())
 
     def next_deadline_ms(self) -> int | None:
         return self._around.deadlines.next_ms()
@@ -306,7 +223,8 @@ class GroupShard:
 
     def _on_due(self, due: Due, out: Outcome) -> None:
         if due.kind == EXPIRY:
-            self._expire(out)
+            self._around.deadlines.set(Due(EXPIRY), out.now_ms + self._settings.offsets_retention_check_interval_ms)
+            self._keeping.expire(out)
             return
         group = self._groups.by_id.get(due.group_id)
         if isinstance(group, ConsumerGroup):
@@ -337,20 +255,6 @@ class GroupShard:
             draft = Draft(group, out.now_ms, out.records)
             self._members.remove(draft, due.member_id)
             self._downgrade_if_due(draft)
-
-    def _expire(self, out: Outcome) -> None:
-        self._around.deadlines.set(Due(EXPIRY), out.now_ms + self._settings.offsets_retention_check_interval_ms)
-        offsets = self._groups.offsets
-        for group_id in dict.fromkeys([*self._groups.by_id, *offsets.groups()]):
-            group = self._groups.by_id.get(group_id)
-            is_expired = expiry_of(group, self._settings.offsets_retention_ms, out.now_ms)
-            if is_expired is None:
-                continue
-            expired = offsets.tombstones(group_id, is_expired)
-            out.records.extend(expired)
-            is_bare = len(expired) == sum(1 for _ in offsets.of_group(group_id)) and not offsets.has_pending(group_id)
-            if is_bare and group is not None and _is_abandoned(group):
-                self._note_deletion(group_id, out)
 
     # The log
 
@@ -408,21 +312,3 @@ class GroupShard:
                     if member.sync_ticket is not None:
                         replies.append(Reply(member.sync_ticket, SyncReply(error=ErrorCode.NOT_COORDINATOR)))
         return tuple(replies)
-
-
-def _is_abandoned(group: ClassicGroup | ConsumerGroup) -> bool:
-    return group.is_empty and not (isinstance(group, ClassicGroup) and group.pending)
-
-
-def _check_consumer_commit(group: ConsumerGroup, ask: asks.OffsetCommit) -> None:
-    epoch = ask.generation_id_or_member_epoch
-    is_identified = epoch >= 0 or bool(ask.member_id) or ask.group_instance_id is not None
-    if not is_identified and (group.is_empty or ask.producer_id >= 0):
-        return
-    if epoch < 0 and group.is_empty:
-        return
-    subscription = check_identity(group, ask.member_id, ask.group_instance_id)
-    if subscription.classic is None and ask.api_version < 9 and ask.producer_id < 0:
-        raise Refused(ErrorCode.UNSUPPORTED_VERSION)
-    if epoch != group.current(ask.member_id).epoch:
-        raise Refused(ErrorCode.STALE_MEMBER_EPOCH if subscription.classic is None else ErrorCode.ILLEGAL_GENERATION)

@@ -1,0 +1,143 @@
+"""Committing, fetching and forgetting offsets: who may do it, and what else goes with them."""
+
+from collections.abc import Collection, Iterator
+
+from ottla.base.errors import ErrorCode, Refused
+from ottla.core.groups import asks
+from ottla.core.groups.asks import Decision
+from ottla.core.groups.classic_group import CONSUMER_PROTOCOL_TYPE, ClassicGroup
+from ottla.core.groups.classic_in_consumer import check_identity
+from ottla.core.groups.classic_session import ClassicSession
+from ottla.core.groups.consumer_group import ConsumerGroup
+from ottla.core.groups.expiry import expiry_of
+from ottla.core.groups.groups import Groups, check_group_id
+from ottla.core.groups.outcome import Outcome
+from ottla.core.groups.records import GroupRecord, OffsetRecord
+from ottla.core.groups.settings import GroupSettings
+
+
+class OffsetKeeping:
+    __slots__ = ("_groups", "_offsets", "_session", "_settings")
+
+    def __init__(self, settings: GroupSettings, groups: Groups, session: ClassicSession) -> None:
+        self._settings = settings
+        self._groups = groups
+        self._offsets = groups.offsets
+        self._session = session
+
+    def commit(self, ask: asks.OffsetCommit, now_ms: int) -> Decision:
+        check_group_id(ask.group_id)
+        out = Outcome(now_ms)
+        self._check_commit(ask, out)
+        records, errors = self._offsets.commit(ask, self._settings.offset_metadata_max_bytes, now_ms)
+        out.records.extend(records)
+        return out.decision(asks.OffsetCommitReply(errors))
+
+    def _check_commit(self, ask: asks.OffsetCommit, out: Outcome) -> None:
+        group = self._groups.by_id.get(ask.group_id)
+        epoch = ask.generation_id_or_member_epoch
+        if isinstance(group, ClassicGroup):
+            self._session.check_commit(group, ask, out)
+        elif isinstance(group, ConsumerGroup):
+            _check_consumer_commit(group, ask)
+        elif epoch >= 0:
+            # A member of a group that nobody knows.
+            is_new = ask.api_version >= 9 and ask.producer_id < 0
+            raise Refused(ErrorCode.GROUP_ID_NOT_FOUND if is_new else ErrorCode.ILLEGAL_GENERATION)
+
+    def fetch(self, ask: asks.OffsetFetch) -> Decision:
+        group = self._groups.consumer(ask.group_id)
+        if group is not None and (ask.member_id or ask.member_epoch >= 0):
+            if ask.member_id not in group.members:
+                raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
+            if group.current(ask.member_id or "").epoch != ask.member_epoch:
+                raise Refused(ErrorCode.STALE_MEMBER_EPOCH)
+        return Decision(reply=self._offsets.fetch(ask))
+
+    def delete(self, ask: asks.OffsetDelete) -> Decision:
+        check_group_id(ask.group_id)
+        if not self._groups.exists(ask.group_id):
+            raise Refused(ErrorCode.GROUP_ID_NOT_FOUND)
+        group = self._groups.by_id.get(ask.group_id)
+        if isinstance(group, ClassicGroup) and not group.is_empty and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
+            raise Refused(ErrorCode.NON_EMPTY_GROUP)
+        errors = []
+        records = []
+        for topic, partition in ask.partitions:
+            if group is not None and group.is_subscribed_to(topic):
+                errors.append(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)
+                continue
+            errors.append(ErrorCode.NONE)
+            if self._offsets.get(ask.group_id, topic, partition) is not None:
+                records.append(OffsetRecord(ask.group_id, topic, partition, None))
+        return Decision(tuple(records), asks.OffsetDeleteReply(tuple(errors)))
+
+    def committed(self) -> Iterator[tuple[str, str, int, int]]:
+        """Group, topic, partition and offset of all that is committed; for the metric of lag."""
+        for group_id in self._offsets.groups():
+            for topic, partition, committed in self._offsets.of_group(group_id):
+                yield group_id, topic, partition, committed.offset
+
+    # Forgetting
+
+    def delete_group(self, group_id: str, now_ms: int) -> Decision:
+        check_group_id(group_id)
+        if not self._groups.exists(group_id):
+            raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+        group = self._groups.by_id.get(group_id)
+        if group is not None and not group.is_empty:
+            raise Refused(ErrorCode.NON_EMPTY_GROUP)
+        out = Outcome(now_ms)
+        out.records.extend(self._offsets.tombstones(group_id, even_open=True))
+        self._note_deletion(group_id, out)
+        return out.decision()
+
+    def _note_deletion(self, group_id: str, out: Outcome) -> None:
+        """A group that never reached the log is just forgotten."""
+        group = self._groups.by_id.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            out.records.extend(group.tombstones())
+        elif isinstance(group, ClassicGroup):
+            if group.is_persisted:
+                out.records.append(GroupRecord(group_id, None))
+            else:
+                del self._groups.by_id[group_id]
+
+    def tombstones_of_topics(self, names: Collection[str]) -> list[OffsetRecord]:
+        """What removes all offsets of topics that are no more."""
+        records: list[OffsetRecord] = []
+        for group_id in list(self._offsets.groups()):
+            records += self._offsets.tombstones(group_id, lambda topic, committed: topic in names, even_open=True)
+        return records
+
+    def expire(self, out: Outcome) -> None:
+        """Note what has outlived its use: offsets, then groups that nobody is in and that keep none."""
+        offsets = self._offsets
+        for group_id in dict.fromkeys([*self._groups.by_id, *offsets.groups()]):
+            group = self._groups.by_id.get(group_id)
+            is_expired = expiry_of(group, self._settings.offsets_retention_ms, out.now_ms)
+            if is_expired is None:
+                continue
+            expired = offsets.tombstones(group_id, is_expired)
+            out.records.extend(expired)
+            is_bare = len(expired) == sum(1 for _ in offsets.of_group(group_id)) and not offsets.has_pending(group_id)
+            if is_bare and group is not None and _is_abandoned(group):
+                self._note_deletion(group_id, out)
+
+
+def _is_abandoned(group: ClassicGroup | ConsumerGroup) -> bool:
+    return group.is_empty and not (isinstance(group, ClassicGroup) and group.pending)
+
+
+def _check_consumer_commit(group: ConsumerGroup, ask: asks.OffsetCommit) -> None:
+    epoch = ask.generation_id_or_member_epoch
+    is_identified = epoch >= 0 or bool(ask.member_id) or ask.group_instance_id is not None
+    if not is_identified and (group.is_empty or ask.producer_id >= 0):
+        return
+    if epoch < 0 and group.is_empty:
+        return
+    subscription = check_identity(group, ask.member_id, ask.group_instance_id)
+    if subscription.classic is None and ask.api_version < 9 and ask.producer_id < 0:
+        raise Refused(ErrorCode.UNSUPPORTED_VERSION)
+    if epoch != group.current(ask.member_id).epoch:
+        raise Refused(ErrorCode.STALE_MEMBER_EPOCH if subscription.classic is None else ErrorCode.ILLEGAL_GENERATION)
