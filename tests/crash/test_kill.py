@@ -18,7 +18,7 @@ from .ledger import Ledger
 from .load import Load, Manner, Reader, Writer, check_partition
 from .node import NodeProcess
 
-ROUNDS = int(os.environ.get("OTTLA_CRASH_ROUNDS", "12"))
+ROUNDS = int(os.environ.get("OTTLA_CRASH_ROUNDS", "8"))
 SEED = int(os.environ.get("OTTLA_CRASH_SEED") or random.SystemRandom().randrange(1 << 32))
 SEGMENT_BYTES = str(1 << 20)
 
