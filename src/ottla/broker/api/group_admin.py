@@ -143,7 +143,7 @@ class GroupAdminApi:
             member.client.id,
             member.client.host,
             list(member.subscribed_topic_names),
-            member.subscribed_topic_regex,
+            member.subscribed_topic_regex or "",
             self._assignment(member.assignment),
             self._assignment(member.target_assignment),
             member.member_type,
@@ -161,7 +161,7 @@ class GroupAdminApi:
 
     async def delete_groups(self, call: Call[DeleteGroupsRequest]) -> DeleteGroupsResponse:
         response = DeleteGroupsResponse()
-        for group_id in call.request.groups_names:
+        for group_id in dict.fromkeys(call.request.groups_names):
             result = DeletableGroupResult(group_id)
             response.results.append(result)
             try:

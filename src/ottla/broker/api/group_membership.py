@@ -2,7 +2,7 @@
 (ConsumerGroupHeartbeat, KIP-848). From the wire's words into the core's, and back.
 """
 
-from ottla.base.errors import ErrorCode, Refused
+from ottla.base.errors import Refused
 from ottla.broker.route import Call, Route, versions
 from ottla.core.groups import asks
 from ottla.net.connection import Peer
@@ -114,9 +114,7 @@ class GroupMembershipApi:
     async def consumer_heartbeat(self, call: Call[ConsumerGroupHeartbeatRequest]) -> ConsumerGroupHeartbeatResponse:
         """ConsumerGroupHeartbeat. In v1 the client makes up its member id and may subscribe by pattern (KIP-1082)."""
         ask = call.request
-        if len(ask.subscribed_topic_names or ()) != len(set(ask.subscribed_topic_names or ())):
-            raise Refused(ErrorCode.INVALID_REQUEST, "a topic is subscribed to twice")
-        owned = ask.topic_partitions
+        owned, names = ask.topic_partitions, ask.subscribed_topic_names
         beat = asks.ConsumerHeartbeat(
             group_id=ask.group_id,
             member_id=ask.member_id,
@@ -124,7 +122,7 @@ class GroupMembershipApi:
             instance_id=ask.instance_id,
             rack_id=ask.rack_id,
             rebalance_timeout_ms=ask.rebalance_timeout_ms,
-            subscribed_topic_names=None if ask.subscribed_topic_names is None else tuple(ask.subscribed_topic_names),
+            subscribed_topic_names=None if names is None else tuple(dict.fromkeys(names)),
             subscribed_topic_regex=ask.subscribed_topic_regex,
             server_assignor=ask.server_assignor,
             topic_partitions=None if owned is None else tuple((one.topic_id, tuple(one.partitions)) for one in owned),
