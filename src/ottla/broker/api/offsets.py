@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Iterable
 
 from ottla.base.errors import ErrorCode, Refused
-from ottla.base.types import Epoch, Offset
+from ottla.base.types import NO_EPOCH, Epoch, Offset
 from ottla.broker.route import Call, Route, answering, versions
 from ottla.runtime.partition import Partition
 from ottla.runtime.replicas import Replicas
@@ -49,14 +49,19 @@ class OffsetsApi:
         """ListOffsets. v4 adds leader epochs, v7 the largest timestamp, v8, v9 and v11 remote storage."""
         ask = call.request
         twice = _named_twice((topic.name, one.partition_index) for topic in ask.topics for one in topic.partitions)
+        refused_twice: set[tuple[str, int]] = set()
         response = ListOffsetsResponse()
         for topic in ask.topics:
             answer = ListOffsetsTopicResponse(topic.name)
             for one in topic.partitions:
+                key = (topic.name, one.partition_index)
+                if key in refused_twice:
+                    continue
                 result = ListOffsetsPartitionResponse(one.partition_index)
                 answer.partitions.append(result)
                 with answering(result):
-                    if (topic.name, one.partition_index) in twice:
+                    if key in twice:
+                        refused_twice.add(key)
                         raise Refused(ErrorCode.INVALID_REQUEST, "the partition is named twice")
                     if ask.isolation_level not in (0, _READ_COMMITTED):
                         raise Refused(ErrorCode.INVALID_REQUEST, f"isolation level {ask.isolation_level}")
@@ -100,6 +105,8 @@ class OffsetsApi:
                 with answering(result):
                     partition = self._replicas.find(topic.topic, one.partition)
                     partition.led(one.current_leader_epoch)
+                    if one.current_leader_epoch < NO_EPOCH:
+                        raise Refused(ErrorCode.FENCED_LEADER_EPOCH, "a leader epoch below -1")
                     end_offset = Offset(partition.high_watermark)
                     end = partition.log.epochs.end_offset_for(Epoch(one.leader_epoch), end_offset)
                     result.leader_epoch, result.end_offset = end.epoch, end.end_offset

@@ -29,7 +29,6 @@ from ottla.wire.messages.update_features import (
 )
 
 _UPGRADE, _SAFE_DOWNGRADE = 1, 2
-_ONE_ERROR_FOR_ALL = 2
 
 
 class QuorumApi:
@@ -89,12 +88,10 @@ class QuorumApi:
         updates = [_update(each, call.version) for each in ask.feature_updates]
         work = self._controller.update_features(updates, ask.validate_only)
         done = await within(ask.timeout_ms, work)
-        response = UpdateFeaturesResponse(error_message="")
-        for each in done:
-            response.results.append(UpdatableFeatureResult(each.name, int(each.error), each.why))
-            if each.error != ErrorCode.NONE and call.version >= _ONE_ERROR_FOR_ALL and not response.error_code:
-                response.error_code, response.error_message = int(each.error), each.why
-        return response
+        failed = next((each for each in done if each.error != ErrorCode.NONE), None)
+        if failed is not None:
+            return UpdateFeaturesResponse(0, int(failed.error), failed.why)
+        return UpdateFeaturesResponse(error_message="", results=[UpdatableFeatureResult(each.name) for each in done])
 
     async def unregister(self, call: Call[UnregisterBrokerRequest]) -> UnregisterBrokerResponse:
         """UnregisterBroker: forget a broker that will not come back."""

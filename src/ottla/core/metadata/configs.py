@@ -19,6 +19,7 @@ from ottla.core.metadata.asks import (
 from ottla.core.metadata.config_rules import check_broker_config, check_topic_config
 from ottla.core.metadata.records import ConfigRecord
 from ottla.core.metadata.state import ControllerState
+from ottla.core.metadata.topics import check_topic_name
 
 Ask = ConfigChange | ConfigReplacement
 
@@ -67,6 +68,7 @@ def _alter(state: ControllerState, ask: Ask) -> list[object]:
 
 def _check_resource(state: ControllerState, ask: Ask) -> None:
     if ask.type == ResourceType.TOPIC:
+        check_topic_name(ask.name)
         if ask.name not in state.image.topics_by_name:
             raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{ask.name[:249]}' does not exist.")
     elif ask.type == ResourceType.BROKER:
