@@ -48,7 +48,7 @@ log = structlog.get_logger(__name__)
 _PLAINTEXT = 0
 _HEARTBEAT_SECONDS = 2.0
 _FORGOTTEN = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
-_WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+_WILDCARDS = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 class Node:
