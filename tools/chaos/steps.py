@@ -1,0 +1,102 @@
+"""From one record to the next: does a process go through a log without gaps and never back?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+from tools.chaos.evidence import Evidence
+from tools.chaos.history import Function, Key, Op, Outcome
+
+Finding = tuple[str, dict[str, Any]]
+
+
+def between_operations(evidence: Evidence) -> Iterator[Finding]:
+    """Successive operations of one process."""
+    walks: dict[int, _Walk] = {}
+    for op in evidence.ops:
+        yield from walks.setdefault(op.process, _Walk(evidence)).step(op)
+
+
+class _Walk:
+    """Where one process stands in each log."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        self._evidence = evidence
+        self._polled: dict[Key, tuple[int, Op]] = {}
+        self._sent: dict[Key, tuple[int, Op]] = {}
+
+    def step(self, op: Op) -> Iterator[Finding]:
+        if op.f in (Function.ASSIGN, Function.SUBSCRIBE):
+            if op.outcome is not Outcome.FAIL:
+                self._polled = {key: stand for key, stand in self._polled.items() if key in op.keys}
+            return
+        yield from self._step_polls(op)
+        if op.outcome is not Outcome.FAIL:
+            yield from self._step_sends(op)
+
+    def _step_polls(self, op: Op) -> Iterator[Finding]:
+        for key in op.rebalanced:
+            self._polled.pop(key, None)
+        for key, seen in op.reads().items():
+            rank = self._evidence.log(key).rank
+            stand = self._polled.get(key)
+            if stand is not None:
+                delta = rank[seen[0][0]] - stand[0]
+                if delta != 1:
+                    name = "poll-skip" if delta > 1 else "nonmonotonic-poll"
+                    yield name, _account(key, delta, stand[1], op, seen[0])
+            if op.is_ok and key not in op.rebalanced:
+                self._polled[key] = rank[seen[-1][0]], op
+
+    def _step_sends(self, op: Op) -> Iterator[Finding]:
+        for key, sends in op.sends_by_key().items():
+            places = [place for send in sends if (place := self._evidence.index_of(send)) is not None]
+            if not places:
+                continue
+            stand = self._sent.get(key)
+            if stand is not None and places[0] - stand[0] < 1:
+                account = _account(key, places[0] - stand[0], stand[1], op, (sends[0].offset, sends[0].value))
+                yield "nonmonotonic-send", account
+            self._sent[key] = places[-1], op
+
+
+def _account(key: Key, delta: int, earlier: Op, later: Op, what: tuple[int | None, Any]) -> dict[str, Any]:
+    return {
+        "key": key,
+        "process": later.process,
+        "delta": delta,
+        "ops": [earlier.number, later.number],
+        "offset": what[0],
+        "value": what[1],
+    }
+
+
+def within_operations(evidence: Evidence) -> Iterator[Finding]:
+    """Consecutive micro-operations of one operation."""
+    for op in evidence.ops:
+        yield from _polls_within(evidence, op)
+        if op.outcome is not Outcome.FAIL:
+            yield from _sends_within(evidence, op)
+
+
+def _polls_within(evidence: Evidence, op: Op) -> Iterator[Finding]:
+    for key, seen in op.reads().items():
+        if key in op.rebalanced:
+            continue
+        rank = evidence.log(key).rank
+        for (before, _), (offset, value) in pairwise(seen):
+            delta = rank[offset] - rank[before]
+            if delta != 1:
+                name = "int-poll-skip" if delta > 1 else "int-nonmonotonic-poll"
+                yield name, _account(key, delta, op, op, (offset, value))
+
+
+def _sends_within(evidence: Evidence, op: Op) -> Iterator[Finding]:
+    for key, sends in op.sends_by_key().items():
+        places = [(place, send) for send in sends if (place := evidence.index_of(send)) is not None]
+        for (before, _), (place, send) in pairwise(places):
+            if place - before != 1:
+                name = "int-send-skip" if place - before > 1 else "int-nonmonotonic-send"
+                yield name, _account(key, place - before, op, op, (send.offset, send.value))
