@@ -37,7 +37,6 @@ class GroupOverview:
         return tuple(row for row in rows if _is_wanted(row, wanted_states, wanted_types))
 
     def described(self, group_id: str, now_ms: int) -> DescribedGroup:
-        check_group_id(group_id)
         group = self._groups.by_id.get(group_id)
         if group is None and self._groups.offsets.has_any(group_id):
             group = ClassicGroup(group_id, now_ms)
@@ -74,7 +73,7 @@ def _is_wanted(group: ListedGroup, states: Collection[str], types: Collection[st
 
 
 def _described(group: ClassicGroup) -> DescribedGroup:
-    """Metadata and assignments are shown of a stable group only: while it rebalances they are of different times."""
+    """What members said is shown of a stable group only: while it rebalances it is of different times."""
     is_stable = group.state is ClassicState.STABLE
     members = tuple(
         DescribedMember(
@@ -82,7 +81,7 @@ def _described(group: ClassicGroup) -> DescribedGroup:
             member.group_instance_id,
             member.client,
             member.metadata_for(group.protocol_name) if is_stable else b"",
-            member.assignment if is_stable else b"",
+            member.assignment,
         )
         for member in group.members.values()
     )
@@ -102,7 +101,7 @@ def _described_consumers(group: ConsumerGroup, default_assignor: str) -> Describ
                 member_epoch=current.epoch,
                 client=subscription.client,
                 subscribed_topic_names=subscription.topic_names,
-                subscribed_topic_regex=subscription.topic_regex,
+                subscribed_topic_regex=subscription.topic_regex or "",
                 assignment=by_topic(current.assigned),
                 target_assignment=by_topic(group.target(member_id)),
                 member_type=_CONSUMER_MEMBER if subscription.classic is None else _CLASSIC_MEMBER,

@@ -287,7 +287,7 @@ class DescribedConsumer:
     member_epoch: int
     client: Client
     subscribed_topic_names: tuple[str, ...]
-    subscribed_topic_regex: str | None
+    subscribed_topic_regex: str
     assignment: TopicIdPartitions
     target_assignment: TopicIdPartitions
     member_type: int

@@ -32,10 +32,11 @@ class Catalog:
         return {topic.id: topic.partition_count for topic in found if topic is not None}
 
     def hash_of(self, names: Iterable[str]) -> int:
-        """A number that changes with the existence, identity and size of these topics."""
+        """A number that changes with the existence, identity and size of these topics; 0 if there is none."""
         digest = blake2b(digest_size=8)
-        for name in sorted(names):
-            topic = self.topics.get(name)
-            if topic is not None:
-                digest.update(b"%s\0%s%d\0" % (name.encode(), topic.id, topic.partition_count))
+        found = [(name, self.topics[name]) for name in sorted(names) if name in self.topics]
+        if not found:
+            return 0
+        for name, topic in found:
+            digest.update(b"%s\0%s%d\0" % (name.encode(), topic.id, topic.partition_count))
         return int.from_bytes(digest.digest(), "big", signed=True)

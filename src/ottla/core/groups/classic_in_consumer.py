@@ -29,12 +29,12 @@ class ClassicInConsumer:
         self._members = members
 
     def join(self, draft: Draft, ask: Join, out: Outcome) -> JoinReply:
-        said = self._check_protocols(draft.group, ask)
         member_id = ask.member_id
         if not member_id:
             member_id = self._around.member_id(ask.group_instance_id or ask.client.id)
             if ask.group_instance_id is None and ask.requires_known_member_id:
                 return JoinReply(error=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id)
+        said = self._check_protocols(draft.group, ask)
         self._admit(draft, ask, member_id)
         if said.owned and member_id not in draft.group.members:
             # It was removed while it was silent, and what it still has may be with others by now.

@@ -206,7 +206,7 @@ def _read_subscription(key: Any, value: Any) -> r.Record:
         v.rack_id,
         Client(v.client_id, v.client_host),
         tuple(v.subscribed_topic_names),
-        v.subscribed_topic_regex,
+        v.subscribed_topic_regex or None,
         v.rebalance_timeout_ms,
         v.server_assignor,
         classic,

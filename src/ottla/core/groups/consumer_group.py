@@ -59,7 +59,8 @@ class ConsumerGroup:
 
     def __init__(self, group_id: str) -> None:
         self.id = group_id
-        self.epoch = 0
+        self.epoch = 1
+        """The first member's arrival makes it 2, as in Kafka."""
         self.metadata_hash = 0
         self.members: dict[str, Subscription] = {}
         self.static_ids: dict[str, str] = {}
@@ -149,7 +150,7 @@ class ConsumerGroup:
             case MemberRecord(_, member_id, value):
                 self._set_member(member_id, value, written_ms)
             case EpochRecord(_, value):
-                self.epoch, self.metadata_hash = (0, 0) if value is None else value
+                self.epoch, self.metadata_hash = (1, 0) if value is None else value
             case TargetEpochRecord(_, value):
                 self.target_epoch, self.target_timestamp_ms = (0, 0) if value is None else value
             case PatternRecord(_, pattern, value):

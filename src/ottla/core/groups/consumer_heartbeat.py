@@ -26,7 +26,7 @@ def check_shape(ask: ConsumerHeartbeat, assignors: tuple[str, ...]) -> None:
     """What is wrong with a heartbeat whoever sends it."""
     is_joining = ask.member_epoch == asks.JOIN_EPOCH
     wrongs = (
-        (not ask.group_id, "GroupId can't be empty."),
+        (not ask.group_id.strip(), "GroupId can't be empty."),
         (not ask.member_id and (ask.api_version >= 1 or not is_joining), "MemberId can't be empty."),
         (ask.instance_id == "", "InstanceId can't be empty."),
         (ask.rack_id == "", "RackId can't be empty."),
@@ -160,7 +160,7 @@ class ConsumerSession:
         draft.note(MemberRecord(draft.group.id, member_id, said))
         self._assignment.resolve(draft, said.topic_regex)
         if known is None:
-            return True
+            return bool(said.topic_names or said.topic_regex)
         if known.topic_regex != said.topic_regex:
             draft.drop_unused_pattern(known.topic_regex)
         return (known.topic_names, known.topic_regex) != (said.topic_names, said.topic_regex)

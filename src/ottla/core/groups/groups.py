@@ -87,5 +87,9 @@ class Groups:
 def check_group_id(group_id: str, code: ErrorCode = ErrorCode.INVALID_GROUP_ID) -> None:
     if not group_id:
         raise Refused(code, "The group id must not be empty.")
+    check_size(group_id, code)
+
+
+def check_size(group_id: str, code: ErrorCode = ErrorCode.INVALID_GROUP_ID) -> None:
     if len(group_id.encode()) > GROUP_ID_BYTES_MAX:
         raise Refused(code, "The group id is too long.")

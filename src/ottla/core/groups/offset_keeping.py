@@ -10,7 +10,7 @@ from ottla.core.groups.classic_in_consumer import check_identity
 from ottla.core.groups.classic_session import ClassicSession
 from ottla.core.groups.consumer_group import ConsumerGroup
 from ottla.core.groups.expiry import expiry_of
-from ottla.core.groups.groups import Groups, check_group_id
+from ottla.core.groups.groups import Groups, check_group_id, check_size
 from ottla.core.groups.outcome import Outcome
 from ottla.core.groups.records import GroupRecord, OffsetRecord
 from ottla.core.groups.settings import GroupSettings
@@ -26,7 +26,8 @@ class OffsetKeeping:
         self._session = session
 
     def commit(self, ask: asks.OffsetCommit, now_ms: int) -> Decision:
-        check_group_id(ask.group_id)
+        """The empty group id stands for a group here, as it did before Kafka refused to let anybody join it."""
+        check_size(ask.group_id)
         out = Outcome(now_ms)
         self._check_commit(ask, out)
         records, errors = self._offsets.commit(ask, self._settings.offset_metadata_max_bytes, now_ms)
@@ -40,6 +41,8 @@ class OffsetKeeping:
             self._session.check_commit(group, ask, out)
         elif isinstance(group, ConsumerGroup):
             _check_consumer_commit(group, ask)
+        elif epoch >= 0 and self._offsets.has_any(ask.group_id):
+            raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
         elif epoch >= 0:
             # A member of a group that nobody knows.
             is_new = ask.api_version >= 9 and ask.producer_id < 0
@@ -81,7 +84,6 @@ class OffsetKeeping:
     # Forgetting
 
     def delete_group(self, group_id: str, now_ms: int) -> Decision:
-        check_group_id(group_id)
         if not self._groups.exists(group_id):
             raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
         group = self._groups.by_id.get(group_id)

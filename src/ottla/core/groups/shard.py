@@ -26,7 +26,7 @@ from ottla.core.groups.consumer_members import ConsumerMembers
 from ottla.core.groups.groups import Groups, check_group_id
 from ottla.core.groups.offset_keeping import OffsetKeeping
 from ottla.core.groups.outcome import EXPIRY, JOIN, REJOIN, REVOKE, SESSION, SYNC, Due, Outcome, Surroundings
-from ottla.core.groups.records import GroupRecord, OffsetRecord, Record
+from ottla.core.groups.records import Epoch, EpochRecord, GroupRecord, OffsetRecord, Record
 from ottla.core.groups.settings import GroupSettings
 
 GENERATIONS_SKIPPED_MAX = 100_000
@@ -108,8 +108,12 @@ class GroupShard:
 
     def leave(self, ask: asks.Leave, now_ms: int) -> Decision:
         out = Outcome(now_ms)
-        group = self._group_of_member(ask.group_id)
-        if isinstance(group, ConsumerGroup):
+        check_group_id(ask.group_id)
+        group = self._groups.by_id.get(ask.group_id)
+        if group is None:
+            code = ErrorCode.UNKNOWN_MEMBER_ID
+            left = tuple(asks.LeftMember(one.member_id, one.group_instance_id, code) for one in ask.members)
+        elif isinstance(group, ConsumerGroup):
             draft = Draft(group, now_ms, out.records)
             left = self._classic_in_consumer.leave(draft, ask.members)
             self._downgrade_if_due(draft)
@@ -152,6 +156,7 @@ class GroupShard:
             raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {ask.group_id} not found.")
         draft = Draft(ConsumerGroup(ask.group_id), out.now_ms, out.records)
         if group is None:
+            draft.note(EpochRecord(ask.group_id, Epoch(draft.group.epoch)))
             return draft
         if not group.is_empty and not migration.can_upgrade(group, self._settings):
             raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {ask.group_id} is not a consumer group.")

@@ -144,8 +144,9 @@ def test_whoever_leaves_while_it_waits_is_still_answered() -> None:
     assert group.replies[ticket].error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_leaving_a_group_that_nobody_knows_is_refused() -> None:
-    assert Group().error("leave", leave_of("ghost")) is ErrorCode.UNKNOWN_MEMBER_ID
+def test_nobody_is_a_member_of_a_group_that_is_not_there() -> None:
+    reply = Group().ask("leave", leave_of("ghost"))
+    assert reply.members == (LeftMember("ghost", None, ErrorCode.UNKNOWN_MEMBER_ID),)
 
 
 # Static members (KIP-345)

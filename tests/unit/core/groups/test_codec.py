@@ -28,6 +28,7 @@ def committed() -> st.SearchStrategy[r.CommittedOffset]:
 
 members = st.builds(r.GenerationMember, text, maybe, clients, st.integers(0, 2**31 - 1), int32, blob, blob)
 generations = st.builds(r.Generation, text, int32, maybe, maybe, int64, st.lists(members, max_size=3).map(tuple))
+patterns = st.none() | st.text(min_size=1, max_size=12)
 names = st.lists(text, max_size=3).map(tuple)
 classics = st.builds(r.ClassicMembership, int32, st.lists(protocols, min_size=1, max_size=2).map(tuple))
 subscriptions = st.builds(
@@ -35,8 +36,8 @@ subscriptions = st.builds(
     maybe,
     maybe,
     clients,
-    st.lists(text, max_size=3).map(tuple),
-    maybe,
+    names,
+    patterns,
     int32,
     maybe,
     st.none() | classics,

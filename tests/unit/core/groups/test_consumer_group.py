@@ -23,19 +23,19 @@ def described(group: Group) -> Any:
 
 
 def pair() -> Group:
-    """A and B at epoch 2, with two partitions of t each; 0 and 1 are A's."""
+    """A and B at epoch 3, with two partitions of t each; 0 and 1 are A's."""
     group = Group()
     beat(group, "A", 0)
     beat(group, "B", 0)
-    beat(group, "A", 1)
-    beat(group, "A", 1, ((T, (0, 1)),))
-    beat(group, "B", 2)
+    beat(group, "A", 2)
+    beat(group, "A", 2, ((T, (0, 1)),))
+    beat(group, "B", 3)
     return group
 
 
 def test_the_first_member_gets_everything_at_once() -> None:
     reply = beat(Group(), "A", 0)
-    assert (reply.member_id, reply.member_epoch, reply.heartbeat_interval_ms) == ("A", 1, 5_000)
+    assert (reply.member_id, reply.member_epoch, reply.heartbeat_interval_ms) == ("A", 2, 5_000)
     assert reply.assignment == ((T, (0, 1, 2, 3)),)
 
 
@@ -43,13 +43,13 @@ def test_a_partition_goes_to_its_new_owner_only_after_the_old_one_has_let_go() -
     group = Group()
     beat(group, "A", 0)
     assert beat(group, "B", 0).assignment == ()
-    told = beat(group, "A", 1)
-    assert (told.member_epoch, told.assignment) == (1, ((T, (0, 1)),))
-    assert beat(group, "B", 2).assignment is None
-    assert beat(group, "A", 1, ((T, (0, 1, 2, 3)),)).member_epoch == 1
-    assert beat(group, "B", 2).assignment is None
-    assert beat(group, "A", 1, ((T, (0, 1)),)).member_epoch == 2
-    assert beat(group, "B", 2).assignment == ((T, (2, 3)),)
+    told = beat(group, "A", 2)
+    assert (told.member_epoch, told.assignment) == (2, ((T, (0, 1)),))
+    assert beat(group, "B", 3).assignment is None
+    assert beat(group, "A", 2, ((T, (0, 1, 2, 3)),)).member_epoch == 2
+    assert beat(group, "B", 3).assignment is None
+    assert beat(group, "A", 2, ((T, (0, 1)),)).member_epoch == 3
+    assert beat(group, "B", 3).assignment == ((T, (2, 3)),)
     assert described(group).state == "Stable"
 
 
@@ -61,79 +61,79 @@ def test_a_member_that_waits_for_others_is_called_back_soon() -> None:
 
 def test_the_assignment_is_repeated_only_to_those_who_tell_everything() -> None:
     group = pair()
-    assert beat(group, "B", 2).assignment is None
-    full = beat(group, "B", 2, ((T, (2, 3)),), rebalance_timeout_ms=1_000, subscribed_topic_names=("t",))
+    assert beat(group, "B", 3).assignment is None
+    full = beat(group, "B", 3, ((T, (2, 3)),), rebalance_timeout_ms=1_000, subscribed_topic_names=("t",))
     assert full.assignment == ((T, (2, 3)),)
 
 
 def test_a_member_whose_answer_was_lost_may_come_with_its_former_epoch() -> None:
     group = pair()
-    assert beat(group, "A", 1, ((T, (0, 1)),)).member_epoch == 2
-    assert error(group, "A", 1, ((T, (0, 1, 2)),)) is ErrorCode.FENCED_MEMBER_EPOCH
-    assert error(group, "A", 1) is ErrorCode.FENCED_MEMBER_EPOCH
+    assert beat(group, "A", 2, ((T, (0, 1)),)).member_epoch == 3
+    assert error(group, "A", 2, ((T, (0, 1, 2)),)) is ErrorCode.FENCED_MEMBER_EPOCH
+    assert error(group, "A", 2) is ErrorCode.FENCED_MEMBER_EPOCH
 
 
-@pytest.mark.parametrize("epoch", [3, 2**31 - 1])
+@pytest.mark.parametrize("epoch", [4, 2**31 - 1])
 def test_an_epoch_from_the_future_is_fenced(epoch: int) -> None:
     assert error(pair(), "A", epoch) is ErrorCode.FENCED_MEMBER_EPOCH
 
 
 def test_a_member_or_group_that_nobody_knows_is_told_so() -> None:
-    assert error(Group(), "A", 1) is ErrorCode.GROUP_ID_NOT_FOUND
-    assert error(pair(), "C", 1) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert error(Group(), "A", 2) is ErrorCode.GROUP_ID_NOT_FOUND
+    assert error(pair(), "C", 2) is ErrorCode.UNKNOWN_MEMBER_ID
     assert error(pair(), "C", -1) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_who_leaves_gives_its_partitions_to_those_who_stay() -> None:
     group = pair()
     assert beat(group, "A", -1).member_epoch == -1
-    reply = beat(group, "B", 2)
-    assert (reply.member_epoch, reply.assignment) == (3, ((T, (0, 1, 2, 3)),))
+    reply = beat(group, "B", 3)
+    assert (reply.member_epoch, reply.assignment) == (4, ((T, (0, 1, 2, 3)),))
 
 
 def test_a_silent_member_is_removed_after_its_session() -> None:
     group = pair()
     group.pass_time(SESSION_MS - 1)
-    beat(group, "B", 2)
+    beat(group, "B", 3)
     group.pass_time(2)
-    assert beat(group, "B", 2).assignment == ((T, (0, 1, 2, 3)),)
-    assert error(group, "A", 2) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert beat(group, "B", 3).assignment == ((T, (0, 1, 2, 3)),)
+    assert error(group, "A", 3) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_a_member_that_does_not_let_go_in_time_is_removed() -> None:
     group = Group()
     beat(group, "A", 0)
     beat(group, "B", 0)
-    beat(group, "A", 1)
+    beat(group, "A", 2)
     for _ in range(REBALANCE_MS // 5_000):
         group.pass_time(4_999)
-        beat(group, "A", 1)
-        beat(group, "B", 2)
+        beat(group, "A", 2)
+        beat(group, "B", 3)
     group.pass_time(10)
-    assert error(group, "A", 1) is ErrorCode.UNKNOWN_MEMBER_ID
-    assert beat(group, "B", 2).assignment == ((T, (0, 1, 2, 3)),)
+    assert error(group, "A", 2) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert beat(group, "B", 3).assignment == ((T, (0, 1, 2, 3)),)
 
 
 def test_a_topic_that_grows_is_divided_anew_at_the_next_heartbeat() -> None:
     group = pair()
     group.carry_out(group.shard.on_topics({**TOPICS, "t": Topic(T, 6)}, group.now_ms))
-    assert beat(group, "A", 2).assignment == ((T, (0, 1, 4)),)
-    assert beat(group, "B", 2).assignment == ((T, (2, 3, 5)),)
+    assert beat(group, "A", 3).assignment == ((T, (0, 1, 4)),)
+    assert beat(group, "B", 3).assignment == ((T, (2, 3, 5)),)
 
 
 def test_a_topic_that_did_not_exist_is_assigned_once_it_does() -> None:
     group = Group(topics={})
     assert beat(group, "A", 0).assignment == ()
     group.carry_out(group.shard.on_topics(TOPICS, group.now_ms))
-    assert beat(group, "A", 1).assignment == ((T, (0, 1, 2, 3)),)
+    assert beat(group, "A", 2).assignment == ((T, (0, 1, 2, 3)),)
 
 
 def test_a_changed_subscription_is_followed() -> None:
     group = Group()
     beat(group, "A", 0)
-    reply = beat(group, "A", 1, ((T, (0, 1, 2, 3)),), subscribed_topic_names=("u",))
-    assert (reply.member_epoch, reply.assignment) == (1, ())
-    assert beat(group, "A", 1, ()).assignment == ((U, (0, 1)),)
+    reply = beat(group, "A", 2, ((T, (0, 1, 2, 3)),), subscribed_topic_names=("u",))
+    assert (reply.member_epoch, reply.assignment) == (2, ())
+    assert beat(group, "A", 2, ()).assignment == ((U, (0, 1)),)
 
 
 def test_many_changes_within_a_second_cost_one_assignment() -> None:
@@ -143,8 +143,8 @@ def test_many_changes_within_a_second_cost_one_assignment() -> None:
     waiting = [beat(group, f"B{number}", 0) for number in range(200)]
     assert {(reply.heartbeat_interval_ms, reply.assignment) for reply in waiting} == {(600, ())}
     group.pass_time(600)
-    beat(group, "B0", 1)
-    assert described(group).assignment_epoch == described(group).group_epoch == 201
+    beat(group, "B0", 2)
+    assert described(group).assignment_epoch == described(group).group_epoch == 202
 
 
 def test_two_hundred_members_come_to_rest_with_one_round_of_heartbeats_each_way() -> None:
@@ -169,7 +169,7 @@ def test_a_pattern_is_followed_as_topics_come_and_go() -> None:
     group = Group()
     assert beat(group, "A", 0, subscribed_topic_regex="[tu]").assignment == ((T, (0, 1, 2, 3)), (U, (0, 1)))
     group.carry_out(group.shard.on_topics({"t": TOPICS["t"], "tt": Topic(U, 1)}, group.now_ms))
-    assert beat(group, "A", 1, ((T, (0, 1, 2, 3)), (U, (0, 1)))).assignment == ((T, (0, 1, 2, 3)),)
+    assert beat(group, "A", 2, ((T, (0, 1, 2, 3)), (U, (0, 1)))).assignment == ((T, (0, 1, 2, 3)),)
 
 
 @pytest.mark.parametrize("pattern", ["(", "a{1001}{1001}", "(?=x)", "\\1", "x" * 5_000])
@@ -185,7 +185,7 @@ def test_a_hostile_pattern_is_answered_like_any_other() -> None:
 def test_a_pattern_that_nobody_uses_any_more_is_forgotten() -> None:
     group = Group()
     beat(group, "A", 0, subscribed_topic_regex="t.*")
-    beat(group, "A", 1, ((T, (0, 1, 2, 3)),), subscribed_topic_regex="", subscribed_topic_names=("t",))
+    beat(group, "A", 2, ((T, (0, 1, 2, 3)),), subscribed_topic_regex="", subscribed_topic_names=("t",))
     assert group.shard._groups.by_id[GROUP].patterns == {}  # type: ignore[union-attr]
 
 
@@ -200,7 +200,7 @@ def test_a_static_member_that_goes_for_a_while_finds_its_partitions_again() -> N
     back = beat(group, "C", 0, instance_id="one")
     assert back.assignment is not None
     assert sum(len(numbers) for _, numbers in back.assignment) > 0
-    assert error(group, "A", 1, instance_id="one") is ErrorCode.FENCED_INSTANCE_ID
+    assert error(group, "A", 2, instance_id="one") is ErrorCode.FENCED_INSTANCE_ID
 
 
 def test_a_static_member_that_does_not_come_back_is_removed_after_its_session() -> None:
@@ -215,11 +215,11 @@ def test_an_instance_in_use_is_not_handed_over() -> None:
     group = Group()
     beat(group, "A", 0, instance_id="one")
     assert error(group, "B", 0, instance_id="one") is ErrorCode.UNRELEASED_INSTANCE_ID
-    assert beat(group, "A", 0, instance_id="one").member_epoch == 1
+    assert beat(group, "A", 0, instance_id="one").member_epoch == 2
 
 
 def test_an_instance_that_nobody_knows_cannot_go_on() -> None:
-    assert error(pair(), "A", 2, instance_id="one") is ErrorCode.UNKNOWN_MEMBER_ID
+    assert error(pair(), "A", 3, instance_id="one") is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 # What makes no sense
@@ -280,9 +280,9 @@ def test_a_restarted_coordinator_knows_all_that_the_one_before_knew() -> None:
     before = described(group)
     group.restart()
     assert described(group) == before
-    assert beat(group, "A", 2).member_epoch == 2
+    assert beat(group, "A", 3).member_epoch == 3
     group.pass_time(SESSION_MS - 1)
-    beat(group, "A", 2)
+    beat(group, "A", 3)
     group.pass_time(2)
     assert [member.member_id for member in described(group).members] == ["A"]
 
@@ -290,6 +290,6 @@ def test_a_restarted_coordinator_knows_all_that_the_one_before_knew() -> None:
 def test_deciding_changes_nothing() -> None:
     group = pair()
     before = described(group)
-    for question in (beat_of("C", 0), beat_of("A", -1), beat_of("B", 2, (), subscribed_topic_names=("u",))):
+    for question in (beat_of("C", 0), beat_of("A", -1), beat_of("B", 3, (), subscribed_topic_names=("u",))):
         assert group.shard.consumer_heartbeat(question, group.now_ms).records
         assert described(group) == before

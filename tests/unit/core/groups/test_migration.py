@@ -130,8 +130,8 @@ def test_a_classic_member_joins_a_consumer_group_and_is_led_by_nobody() -> None:
     assert (joined.error, joined.leader, joined.members) == (ErrorCode.NONE, "", ())
     assert read_assignment(group.sync(joined).assignment) == ()
     group.ask("heartbeat", heartbeat_of(joined))
-    group.ask("consumer_heartbeat", beat_of("C", 1))
-    group.ask("consumer_heartbeat", beat_of("C", 1, described_share(group, "C")))
+    group.ask("consumer_heartbeat", beat_of("C", 2))
+    group.ask("consumer_heartbeat", beat_of("C", 2, described_share(group, "C")))
     assert group.error("heartbeat", heartbeat_of(joined)) is ErrorCode.REBALANCE_IN_PROGRESS
     again = group.join(joined.member_id)
     assert len(read_assignment(group.sync(again).assignment)) == 2

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from ottla.base.errors import ErrorCode
@@ -91,6 +93,20 @@ def test_a_member_of_a_consumer_group_commits_with_its_epoch_alone() -> None:
     assert offset_of(group, member_id="m", member_epoch=epoch).offset == 3
     assert group.error("fetch_offsets", fetch_of(member_id="m", member_epoch=9)) is ErrorCode.STALE_MEMBER_EPOCH
     assert group.error("fetch_offsets", fetch_of(member_id="x", member_epoch=1)) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_the_empty_name_is_a_group_as_far_as_offsets_go() -> None:
+    group = Group()
+    group.ask("commit_offsets", replace(commit_of(5), group_id=""))
+    assert list(group.shard.committed_offsets()) == [("", "t", 0, 5)]
+    group.ask("delete_group", "")
+    assert list(group.shard.committed_offsets()) == []
+
+
+def test_a_member_cannot_commit_under_a_name_that_has_only_offsets() -> None:
+    group = Group()
+    group.ask("commit_offsets", commit_of(5))
+    assert group.error("commit_offsets", commit_of(6, "m", 5)) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 # Transactions
