@@ -96,7 +96,7 @@ def _write_subscription(value: r.Subscription) -> tuple[Message, int]:
         client_id=value.client.id,
         client_host=value.client.host,
         subscribed_topic_names=list(value.topic_names),
-        subscribed_topic_regex=value.topic_regex,
+        subscribed_topic_regex=value.topic_regex or "",
         rebalance_timeout_ms=value.rebalance_timeout_ms,
         server_assignor=value.server_assignor,
         classic_member_metadata=classic,
