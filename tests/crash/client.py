@@ -24,7 +24,7 @@ from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, To
 from ottla.wire.primitives import Buffer
 
 _SIZE = Struct(">i")
-_VERSIONS = {0: 11, 1: 12, 2: 7, 3: 9, 19: 5, 20: 4, 21: 1, 22: 4, 32: 3, 44: 0}
+_VERSIONS = {0: 11, 1: 12, 2: 7, 3: 9, 8: 8, 9: 8, 10: 4, 19: 5, 20: 4, 21: 1, 22: 4, 32: 3, 42: 2, 44: 0}
 """By API key. Names, not ids; flexible ones and classic ones."""
 TOPIC = 2
 LATEST, EARLIEST = -1, -2

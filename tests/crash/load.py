@@ -78,7 +78,8 @@ class Writer:
             if self.manner.pause_seconds:
                 time.sleep(self.manner.pause_seconds)
         while self._pending:
-            self._take_answer(client, False)
+            self._take_answer(client, again > 0)
+            again -= 1
 
     def abandon(self) -> None:
         """The connection is gone. Without sequences nobody knows what became of the unanswered ones."""

@@ -29,7 +29,7 @@ class Busy:
         self.node = NodeProcess(root)
         self.ledgers = [Ledger(f"{TOPIC}-{partition}") for partition in range(PARTITIONS)]
         writers = [
-            Writer(partition, TOPIC, partition, ledger, Manner(window=3, value_bytes_max=4_000), SEED + partition)
+            Writer(partition, TOPIC, partition, ledger, Manner(window=5, value_bytes_max=4_000), SEED + partition)
             for partition, ledger in enumerate(self.ledgers)
         ]
         self.load = Load(self.node, [*writers, Reader(TOPIC, 0, self.ledgers[0])])
@@ -63,6 +63,11 @@ def test_a_busy_node_stops_cleanly(busy: Busy, how: signal.Signals) -> None:
     assert not (busy.node.data_dir / MARKER).exists()
     assert {path: path.stat().st_mtime_ns for path in logs} == logs, "indexes were made anew: it was no clean stop"
     busy.check()
+    with busy.load.running():
+        busy.load.wait_for_progress(20)
+    busy.check()
+    writers = [job for job in busy.load.jobs if isinstance(job, Writer)]
+    assert not any(writer.too_old for writer in writers), "a batch that was sent again is not known any more"
     assert "Traceback" not in busy.node.log_text and '"error"' not in busy.node.log_text
 
 

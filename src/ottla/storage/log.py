@@ -23,6 +23,7 @@ from ottla.storage.checkpoint import LEADER_EPOCHS, encode_epochs
 from ottla.storage.files import NO_ROOM, Bytes, Files
 from ottla.storage.index import OFFSET_ENTRY, TIME_ENTRY
 from ottla.storage.place import LogPlace, LogStart
+from ottla.storage.recall import recall_batches
 from ottla.storage.recovery import open_log
 from ottla.storage.segment import RELATIVE_OFFSET_MAX, Segment, total_size
 from ottla.storage.slices import EMPTY, FileSlice, Slices
@@ -391,6 +392,7 @@ class Log:
         found = self.snapshots.load_latest(self.start_offset - 1, self.end_offset)
         offset, snapshot = found or (self._bases[0], [])
         self.producers.restore(snapshot, now_ms)
+        recall_batches(self.producers, self.segments, offset, now_ms)
         if offset < self.end_offset:
             transactions.replay(self.producers, self.segments, offset)
 

@@ -22,6 +22,7 @@ from ottla.storage.checkpoint import LEADER_EPOCHS, BadCheckpoint, decode_epochs
 from ottla.storage.files import Entry, Files, Handle
 from ottla.storage.index import OFFSET_ENTRY, TIME_ENTRY
 from ottla.storage.place import LogPlace, LogStart
+from ottla.storage.recall import recall_batches
 from ottla.storage.segment import INDEX, LOG, RELATIVE_OFFSET_MAX, SUFFIXES, TIME_INDEX, CorruptLog, Segment
 from ottla.storage.snapshot import SUFFIX as SNAPSHOT
 from ottla.storage.snapshot import SnapshotFiles
@@ -162,6 +163,7 @@ def _trust(opening: Opening) -> None:
     found = opening.snapshots.load_latest(opening.start.log_start_offset - 1, opening.end_offset)
     offset, snapshot = found or (opening.segments[0].base_offset, [])
     opening.producers.restore(snapshot, opening.now_ms)
+    recall_batches(opening.producers, opening.segments, offset, opening.now_ms)
     if offset < opening.end_offset:
         replay(opening.producers, opening.segments, offset)
 
@@ -195,6 +197,7 @@ def _restore_producers(opening: Opening, first: int) -> None:
     found = opening.snapshots.load_latest(opening.start.log_start_offset - 1, base_offset)
     offset, snapshot = found or (opening.segments[0].base_offset, [])
     opening.producers.restore(snapshot, opening.now_ms)
+    recall_batches(opening.producers, opening.segments[:first], offset, opening.now_ms)
     if offset < base_offset:
         replay(opening.producers, opening.segments[:first], offset)
 

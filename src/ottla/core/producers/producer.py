@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from ottla.base.limits import PRODUCER_BATCHES_REMEMBERED
@@ -80,6 +81,12 @@ class Producer:
         if epoch != self.epoch:
             self.epoch = epoch
             self.batches.clear()
+
+    def remember_earlier(self, batches: Iterable[RememberedBatch]) -> None:
+        """As many of these as there is room for, in front of those that are remembered."""
+        room = PRODUCER_BATCHES_REMEMBERED - len(self.batches)
+        earlier = [*batches][-room:] if room else []
+        self.batches.extendleft(reversed(earlier))
 
     def snapshot(self) -> ProducerSnapshot:
         last = self.batches[-1] if self.batches else RememberedBatch(NO_SEQUENCE, NO_OFFSET, 0, -1)

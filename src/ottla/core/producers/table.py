@@ -7,13 +7,15 @@ markers in `check_marker`.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
 from ottla.base.errors import ErrorCode, Refused
+from ottla.base.limits import PRODUCER_BATCHES_REMEMBERED
 from ottla.core.producers.producer import NO_OFFSET, Producer, ProducerSnapshot, RememberedBatch
-from ottla.wire.batch_header import TRANSACTIONAL, BatchHeader
+from ottla.wire.batch_header import CONTROL, TRANSACTIONAL, BatchHeader
 from ottla.wire.control import EndTxnMarker
 
 PRODUCER_ID_EXPIRATION_MS = 86_400_000
@@ -191,6 +193,22 @@ class ProducerTable:
             if snapshot.txn_first_offset >= 0:
                 self._open[snapshot.txn_first_offset] = snapshot.producer_id
         self._find_first_unstable()
+
+    def recall(self, headers: Iterable[BatchHeader]) -> None:
+        """Remember batches that a snapshot left out; `headers` are of the log in front of it, in their order."""
+        found: dict[int, deque[RememberedBatch]] = {}
+        for header in headers:
+            producer = self._producers.get(header.producer_id)
+            if producer is None or producer.epoch != header.producer_epoch or header.attributes & CONTROL:
+                continue
+            if not producer.batches or header.last_offset >= producer.batches[0].last_offset:
+                continue
+            batch = RememberedBatch(
+                header.last_sequence, header.last_offset, header.last_offset_delta, header.max_timestamp
+            )
+            found.setdefault(header.producer_id, deque(maxlen=PRODUCER_BATCHES_REMEMBERED - 1)).append(batch)
+        for producer_id, batches in found.items():
+            self._producers[producer_id].remember_earlier(batches)
 
     def clear(self) -> None:
         self._producers.clear()
