@@ -18,6 +18,7 @@ from ottla.runtime.partition import Partition
 from ottla.storage.slices import Slices
 from ottla.wire.batch import decode_records, encode_batch, iter_headers, new_records
 from ottla.wire.control import decode_end_txn_marker
+from ottla.wire.malformed import Malformed
 
 log = structlog.get_logger(__name__)
 
@@ -78,6 +79,7 @@ class Shard(Generic[C]):
     __slots__ = (
         "_driver",
         "_due_ms",
+        "_is_merciful",
         "_loading",
         "_parked",
         "_timer",
@@ -94,6 +96,7 @@ class Shard(Generic[C]):
         self._parked: dict[int, asyncio.Future[Any]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._due_ms = 0
+        self._is_merciful = False
         self.is_loaded = False
         self.is_resigned = False
         self._loading = asyncio.get_running_loop().create_task(self._load())
@@ -202,7 +205,7 @@ class Shard(Generic[C]):
     def _arm(self) -> None:
         """Be called at the core's next deadline. A timer that is too early does no harm and is left as it is."""
         due_ms = self.core.next_deadline_ms()
-        if due_ms is None or self.is_resigned:
+        if due_ms is None or self.is_resigned or self._is_merciful:
             return
         if self._timer is not None:
             if self._due_ms <= due_ms:
@@ -215,10 +218,11 @@ class Shard(Generic[C]):
     def _on_timer(self) -> None:
         self._timer = None
         now_ms = self._driver.now_ms()
-        if now_ms - self._due_ms > _STALL_MS:
-            self._due_ms = now_ms
+        if now_ms - self._due_ms > _STALL_MS and not self._is_merciful:
+            self._is_merciful = True
             self._timer = asyncio.get_running_loop().call_later(_MERCY_SECONDS, self._on_timer)
             return
+        self._is_merciful = False
         try:
             self._carry_out(self.core.on_time(now_ms))
         except Refused as refusal:
@@ -231,7 +235,7 @@ class Shard(Generic[C]):
         begun_ms = self._driver.now_ms()
         try:
             count = await self._read_all()
-        except (OSError, Refused) as problem:
+        except (OSError, Refused, Malformed) as problem:
             log.error("coordinator cannot load", partition=str(self.partition.key), reason=str(problem))
             return
         self.is_loaded = True
