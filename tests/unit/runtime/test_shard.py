@@ -16,7 +16,6 @@ from ottla.runtime.loop import run
 from ottla.runtime.shard import Driver, Shard
 from ottla.wire.batch import decode_records, encode_batch, iter_headers, new_records
 
-
 KEY = TopicPartition(TopicName("__consumer_offsets"), 0)
 
 
@@ -262,7 +261,7 @@ def test_deadline_is_carried_out_when_it_is_reached() -> None:
 
 
 def test_after_a_stall_there_is_mercy_once_however_much_is_asked_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shard_module, "_MERCY_SECONDS", 0.05)
+    monkeypatch.setattr(shard_module, "_MERCY_SECONDS", 0.2)
 
     async def scenario(scene: Scene) -> None:
         scene.core.deadline_ms = 10
@@ -272,7 +271,7 @@ def test_after_a_stall_there_is_mercy_once_however_much_is_asked_meanwhile(monke
         while not scene.core.times:
             await scene.ask(Decision())
             heard += 1
-            assert heard < 1_000_000, "the deadline is put off for ever"
+            assert heard < 200_000, "the deadline is put off for ever"
         assert heard > 1, "nobody was heard before the deadline was carried out"
 
     play(scenario, commits_at_once=True)
