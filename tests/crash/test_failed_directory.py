@@ -155,3 +155,37 @@ def test_without_the_metadata_log_a_node_says_so_in_one_line_and_does_not_start(
     printed = node.log_text[before:].strip().splitlines()
     assert node.exit_code == 1
     assert len(printed) == 1 and str(node.data_dirs[0]) in printed[0]
+
+
+def _fails_with(node: NodeProcess, message: str) -> None:
+    assert node.wait_exit() == 1
+    assert "Traceback" not in node.log_text
+    last_line = node.log_text.strip().splitlines()[-1]
+    assert last_line.startswith("ottla: ") and message in last_line
+
+
+def test_a_node_whose_metadata_log_fails_says_so_and_ends(node: NodeProcess, tmp_path: Path) -> None:
+    """A change that cannot be synced is not answered with success, and is not half there afterwards."""
+    path = node.data_dirs[0] / "__cluster_metadata-0" / f"{0:020d}.log"
+    inject = ("-e", "trace=fsync,fdatasync", "-P", str(path), "-e", "inject=fsync,fdatasync:error=EIO")
+    with Client(node.port) as client, traced(node.pid, tmp_path / "trace", *inject):
+        with pytest.raises((Answered, ConnectionError)):
+            client.create_topic("unsynced")
+        _fails_with(node, "Input/output error")
+    node.start()
+    with Client(node.port) as client:
+        found = client.topics()
+        assert found.pop("unsynced", 1) == 1
+        assert found == {TOPIC: PARTITIONS}
+    assert_only_these_serve(node, set())
+
+
+def test_a_node_that_has_lost_all_its_directories_says_so_and_ends(node: NodeProcess, tmp_path: Path) -> None:
+    inject = ("-e", "trace=pwrite64,pwritev", "-e", "inject=pwrite64,pwritev:error=EIO")
+    with Client(node.port) as client, traced(node.pid, tmp_path / "trace", *inject):
+        for partition in range(PARTITIONS):
+            with pytest.raises((Answered, ConnectionError)):
+                append(client, partition)
+        _fails_with(node, "Input/output error")
+    node.start()
+    assert_only_these_serve(node, set())

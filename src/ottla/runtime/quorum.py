@@ -28,6 +28,7 @@ from ottla.runtime.clock import now_ms
 from ottla.runtime.disk import Disk
 from ottla.runtime.quorum_files import QuorumFiles
 from ottla.runtime.quorum_opening import QuorumPlace, check_voters, open_quorum
+from ottla.storage.files import NO_ROOM, SyncFailed
 from ottla.storage.retention import expired_segments, remove_segments
 from ottla.wire.batch_header import iter_headers, read_header
 from ottla.wire.state.control_records import VotersRecord
@@ -188,8 +189,11 @@ class QuorumDriver:
             try:
                 self._write(data)
             except OSError as error:
-                self._fail(error)
-                raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, "the metadata log cannot be written") from error
+                # On a full disk nothing of it has been written, so that it may be asked for again when there is room.
+                if chunk is not chunks[0] or error.errno not in NO_ROOM:
+                    self._fail(error)
+                why = f"the metadata log cannot be written: {error.strerror}"
+                raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, why) from error
             base = self._quorum.append(len(chunk))
             last = done if chunk is chunks[-1] else None
             self._progress.pending.append(_Pending(base, base + len(chunk), chunk, len(data), last))
@@ -412,7 +416,10 @@ class QuorumDriver:
             if not self._is_closed:
                 await self._cut_log()
         except OSError as error:
-            self._fail(error)
+            if isinstance(error, SyncFailed) or error.errno not in NO_ROOM:
+                self._fail(error)
+            else:  # the log still holds everything
+                log.error("metadata snapshot has no room", end_offset=kept.end_offset, reason=str(error))
         finally:
             self._is_snapshotting = False
 

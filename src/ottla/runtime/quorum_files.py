@@ -87,7 +87,11 @@ class QuorumFiles:
         name = self._snapshot_name(snapshot)
         part = name + ".part"
         data = b"".join(batches)
-        self.files.write(part, data)
+        try:
+            self.files.write(part, data)
+        except OSError:
+            self.files.unlink(part)  # on a full disk half a snapshot only stands in the way
+            raise
         self.files.sync(part)
         self.files.rename(part, name)
         self.files.sync_directory(self.path)
