@@ -28,6 +28,8 @@ from ottla.storage.log import Log, LogPlace, LogStart
 
 log = structlog.get_logger(__name__)
 
+_REOPEN_SECONDS = 1.0
+
 OnLeadership = Callable[[Partition], None]
 
 
@@ -56,6 +58,7 @@ class Replicas:
         """Directories that this node had before and has not now."""
         self._lost: set[tuple[bytes, int]] = set()
         """Partitions, by topic id and index, that lie in a directory that is not here."""
+        self._is_closing = False
         self._opening: dict[TopicPartition, asyncio.Task[None]] = {}
         self._arriving: Counter[LogDirectory] = Counter()
         """Partitions that are being opened, perhaps created, by directory."""
@@ -217,6 +220,8 @@ class Replicas:
             )
         except OSError as problem:
             self.storage_failed(directory, problem)
+            if directory.is_online:
+                asyncio.get_running_loop().call_later(_REOPEN_SECONDS, self._open_later, topic.id, key.partition)
             return
         finally:
             self._arriving[directory] -= 1
@@ -231,6 +236,12 @@ class Replicas:
         self._by_id.setdefault(topic.id, {})[key.partition] = partition
         self._by_name[topic.name] = self._by_id[topic.id]
         self._lead(partition, current.partitions[key.partition])
+
+    def _open_later(self, topic_id: bytes, index: int) -> None:
+        """There was no room for it, or no descriptor; there may be now."""
+        topic = self._image.topics_by_id.get(topic_id)
+        if topic is not None and not self._is_closing:
+            self._follow(topic, topic.partitions[index])
 
     def _lead(self, partition: Partition, image: PartitionImage) -> None:
         if image.leader == self._me:
@@ -349,6 +360,7 @@ class Replicas:
 
     async def close(self) -> None:
         """Close every log, fsyncs and all; a directory in which that fails is not marked as cleanly stopped."""
+        self._is_closing = True
         for partition in self:
             self._resign(partition, Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the node is shutting down"))
         await asyncio.gather(*(self._close_log(partition) for partition in self))
