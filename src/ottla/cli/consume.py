@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
@@ -13,6 +12,7 @@ from ottla.cli.connection import Target, explained, reason
 from ottla.cli.failure import Failed, Misused
 from ottla.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, Timeout
 from ottla.cli.records import Formatter, formatter
+from ottla.cli.times import parse_time
 
 BATCH = 500
 WAIT_S = 0.1
@@ -141,7 +141,7 @@ def _start(from_beginning: bool, offset: str | None, timestamp: str | None, foll
     if from_beginning + (offset is not None) + (timestamp is not None) > 1:
         raise Misused("give one of --from-beginning, --offset and --timestamp")
     if timestamp is not None:
-        return Start(timestamp_ms=parse_time(timestamp))
+        return Start(timestamp_ms=parse_time(timestamp, "--timestamp"))
     if offset is None:
         return Start(at_end=follow and not from_beginning)
     if offset in ("earliest", "latest"):
@@ -150,17 +150,6 @@ def _start(from_beginning: bool, offset: str | None, timestamp: str | None, foll
         return Start(offset=int(offset))
     except ValueError:
         raise Misused(f"--offset takes a number, `earliest` or `latest`, not {offset!r}") from None
-
-
-def parse_time(text: str) -> int:
-    """Milliseconds since 1970. A time without a zone is local time, as the user's clock shows it."""
-    if text.isascii() and text.isdecimal():
-        return int(text)
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise Misused(f"--timestamp takes milliseconds or a time such as 2026-01-31T12:00:00Z, not {text!r}") from None
-    return int(moment.astimezone(UTC).timestamp() * 1000)
 
 
 def _places(target: Target, consumer: Consumer, topic: str, wanted: Sequence[int] | None) -> list[TopicPartition]:

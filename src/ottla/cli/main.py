@@ -13,6 +13,7 @@ from ottla.cli.output import discard_output
 COMMANDS = {
     "start": "ottla.cli.start",
     "topic": "ottla.cli.topic",
+    "group": "ottla.cli.group",
     "produce": "ottla.cli.produce",
     "consume": "ottla.cli.consume",
     "config": "ottla.cli.config",

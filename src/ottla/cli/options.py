@@ -1,5 +1,6 @@
 """The options that many commands share, so that they are spelt and explained alike."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -27,3 +28,10 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Settings = Annotated[
     list[str] | None, typer.Option("--config", "-c", metavar="NAME=VALUE", help="A topic setting; may be repeated.")
 ]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+def confirm(question: str, yes: bool) -> None:
+    """Ask a person; nobody else can answer."""
+    if not yes and sys.stdin.isatty():
+        typer.confirm(question, abort=True)

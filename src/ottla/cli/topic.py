@@ -1,6 +1,5 @@
 """`ottla topic …`"""
 
-import sys
 from collections.abc import Iterable
 from typing import Annotated, Any
 
@@ -11,13 +10,12 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSp
 from ottla.cli.config import alter_config, changed_settings
 from ottla.cli.connection import Target, explained, reason
 from ottla.cli.failure import Failed, Misused
-from ottla.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, Json, Settings, Timeout
+from ottla.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, Json, Settings, Timeout, Yes, confirm
 from ottla.cli.output import count_of, print_json, print_table
 from ottla.cli.properties import parse_pairs
 
 Names = Annotated[list[str], typer.Argument(metavar="TOPIC…", show_default=False)]
 Name = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -138,7 +136,7 @@ def delete_records(
     """Delete a partition's records before an offset."""
     if before != "end" and not before.isdecimal():
         raise Misused(f"--before takes an offset or `end`, not {before!r}")
-    _confirm(f"Delete the records of {name}-{partition} before {before}?", yes)
+    confirm(f"Delete the records of {name}-{partition} before {before}?", yes)
     target = Target(bootstrap, command_config, timeout)
     admin = target.admin()
     offset = -1 if before == "end" else int(before)
@@ -158,17 +156,12 @@ def delete(
     timeout: Timeout = 10.0,
 ) -> None:
     """Delete topics and all their records. Asks first when a person is typing."""
-    _confirm(f"Delete {', '.join(names)} and all records?", yes)
+    confirm(f"Delete {', '.join(names)} and all records?", yes)
     target = Target(bootstrap, command_config, timeout)
     admin = target.admin()
     with explained(target):
         futures = admin.delete_topics(names)
     _finish(target, admin, futures, "deleted", {KafkaError.UNKNOWN_TOPIC_OR_PART} if if_exists else set())
-
-
-def _confirm(question: str, yes: bool) -> None:
-    if not yes and sys.stdin.isatty():
-        typer.confirm(question, abort=True)
 
 
 def _finish(
