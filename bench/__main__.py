@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
-from bench import workloads
+from bench import group_load, workloads
 from bench.workloads import Figures
 
 RESULT = Path(__file__).with_name("result.json")
@@ -23,6 +23,10 @@ GOALS = {
     "start to first ack s": 0.7,
     "idle memory MB": 80.0,
     "restart after kill s": 2.0,
+    "10000 groups: load s": 3.0,
+    "10000 groups: memory MB": 150.0,
+    "200 members: assigned after s": 5.0,
+    "200 members: rebalances": 1.0,
 }
 
 
@@ -40,6 +44,8 @@ def main() -> None:
         "start": (options.runs, workloads.start_and_idle),
         "fsync": (1, lambda: workloads.fsync_per_ack((1, 50))),
         "restart": (min(options.runs, 3), lambda: workloads.restart_after_kill(5.0 * part)),
+        "many groups": (1, lambda: group_load.many_groups(10_000)),
+        "big group": (min(options.runs, 3), lambda: group_load.big_group(200)),
     }
     measured: defaultdict[str, list[float]] = defaultdict(list)
     for run in range(options.runs):
