@@ -1,4 +1,4 @@
-"""Very many groups, and very many members of one. The bounds are promises of the project, with room on slow machines."""
+"""Very many groups, and very many members of one. The bounds are promises of the project, not of this machine."""
 
 import pytest
 
