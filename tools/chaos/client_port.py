@@ -1,0 +1,80 @@
+"""What the workload wants of a client library, and the settings that all of them understand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from tools.chaos.history import Key, Outcome
+
+SEND_SECONDS_MAX = 20.0
+"""Until a record that is not acknowledged is given up by the library."""
+REQUEST_SECONDS_MAX = 4.0
+"""Short, so that what is paused or held is sent again while the first may still arrive."""
+SESSION_SECONDS = 6.0
+
+
+@dataclass(frozen=True)
+class Settings:
+    bootstrap: str
+    library: str
+    group: str
+    is_safe: bool = True
+    """acks=all and idempotence; otherwise acks=1 without."""
+    protocol: str = "classic"
+    """Of the group."""
+    compression: str = "none"
+    linger_ms: int = 0
+
+
+@dataclass(frozen=True)
+class Ack:
+    outcome: Outcome
+    offset: int | None = None
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class Received:
+    key: Key
+    offset: int
+    data: bytes | None
+
+
+class ClientBroken(Exception):
+    """The library says that this client can do no more."""
+
+
+class Client(Protocol):
+    rebalanced: set[Key]
+    """Given or taken since somebody emptied it."""
+
+    def send(self, records: list[tuple[Key, bytes]]) -> list[Ack]: ...
+
+    def assign(self, positions: dict[Key, int]) -> None: ...
+
+    def subscribe(self, topics: list[str]) -> None: ...
+
+    def poll(self, seconds: float, records_max: int) -> list[Received]: ...
+
+    def commit(self) -> None:
+        """What has been polled; whether it succeeds is nobody's concern."""
+
+
+DEFINITE = frozenset(
+    {
+        "MSG_SIZE_TOO_LARGE",
+        "MessageSizeTooLargeError",
+        "INVALID_RECORD",
+        "InvalidRecordError",
+        "TOPIC_AUTHORIZATION_FAILED",
+        "TopicAuthorizationFailedError",
+        "TOPIC_EXCEPTION",
+        "InvalidTopicError",
+    }
+)
+"""Errors of the libraries after which a record is certainly not there."""
+
+
+def refused(name: str) -> Ack:
+    return Ack(Outcome.FAIL if name in DEFINITE else Outcome.INFO, error=name)

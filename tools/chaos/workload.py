@@ -1,0 +1,125 @@
+"""What the clients are told to do: a seeded choice, one operation after the other."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from tools.chaos.history import Function, Key, Op
+from tools.chaos.payload import split_key
+
+SENDS_MAX = 4
+SIZES = (40, 200, 1_000, 6_000)
+CHANGE_ONE_IN = 64
+"""Operations that change what a client reads."""
+OVERSIZED_ONE_IN = 100
+REWIND_MAX = 60
+"""Whoever is assigned a key anew begins at most so many offsets before its known end, or at its very beginning."""
+KEYS_A_CLIENT = 6
+POLL_RECORDS_MAX = 100
+FROM_THE_START_ONE_IN = 8
+
+TOPICS: dict[str, dict[str, str]] = {
+    "chaos-plain": {"segment.bytes": "1048576"},
+    "chaos-synced": {"segment.bytes": "1048576", "flush.messages": "1"},
+    "chaos-packed": {"compression.type": "gzip", "message.timestamp.type": "LogAppendTime"},
+    "chaos-indexed": {"segment.bytes": "1048576", "index.interval.bytes": "100"},
+}
+MESSAGE_BYTES_MAX = 60_000
+OVERSIZED_BYTES = 90_000
+
+
+@dataclass(frozen=True)
+class Role:
+    """What kind of client it is."""
+
+    library: str
+    is_subscribing: bool = False
+    group: str = "alone"
+    protocol: str = "classic"
+    compression: str = "none"
+
+    def __str__(self) -> str:
+        return f"{self.library} {self.group + '/' + self.protocol if self.is_subscribing else 'assign'}"
+
+
+ROLES = (
+    Role("confluent"),
+    Role("confluent", True, "classic", compression="lz4"),
+    Role("confluent", True, "modern", "consumer", "zstd"),
+    Role("kafka-python", compression="gzip"),
+    Role("aiokafka"),
+    Role("confluent", True, "modern", "consumer"),
+    Role("aiokafka", True, "classic", compression="lz4"),
+    Role("kafka-python", True, "classic"),
+)
+"""In this order, as many as there are clients."""
+
+
+class Workload:
+    """Shared by the clients' threads."""
+
+    def __init__(self, rng: Random, partitions: int) -> None:
+        self._rng = rng
+        self._lock = threading.Lock()
+        self.keys: list[Key] = [f"{topic}/{at}" for topic in TOPICS for at in range(partitions)]
+        self._next_value = dict.fromkeys(self.keys, 0)
+        self._ends = dict.fromkeys(self.keys, 0)
+
+    def next_request(self, role: Role, is_fresh: bool) -> dict[str, Any]:
+        """`is_fresh`: a new process, which reads nothing yet."""
+        with self._lock:
+            if is_fresh or self._rng.randrange(CHANGE_ONE_IN) == 0:
+                return self._subscribe() if role.is_subscribing else self._assign()
+            if self._rng.random() < 0.5:
+                return self.poll(self._rng.random() < 0.5)
+            return self._send(role)
+
+    def note(self, op: Op) -> None:
+        """The ends of the logs, as far as somebody has seen them."""
+        with self._lock:
+            for send in op.sends():
+                if send.offset is not None:
+                    self._ends[send.key] = max(self._ends[send.key], send.offset + 1)
+            for key, seen in op.reads().items():
+                self._ends[key] = max(self._ends.get(key, 0), seen[-1][0] + 1)
+
+    def ends(self) -> dict[Key, int]:
+        with self._lock:
+            return {key: end for key, end in self._ends.items() if end}
+
+    def poll(self, commits: bool = False) -> dict[str, Any]:
+        return {"f": Function.POLL, "seconds": 0.15, "records_max": POLL_RECORDS_MAX, "commits": commits}
+
+    def assign_everything(self) -> dict[str, Any]:
+        return {"f": Function.ASSIGN, "keys": dict.fromkeys(self.keys, 0)}
+
+    def _assign(self) -> dict[str, Any]:
+        chosen = self._rng.sample(self.keys, min(KEYS_A_CLIENT, len(self.keys)))
+        return {"f": Function.ASSIGN, "keys": {key: self._beginning(key) for key in chosen}}
+
+    def _beginning(self, key: Key) -> int:
+        if self._rng.randrange(FROM_THE_START_ONE_IN) == 0:
+            return 0
+        return max(0, self._ends[key] - self._rng.randrange(REWIND_MAX))
+
+    def _subscribe(self) -> dict[str, Any]:
+        topics = set(self._rng.sample(list(TOPICS), self._rng.randint(2, len(TOPICS))))
+        return {"f": Function.SUBSCRIBE, "keys": {key: None for key in self.keys if split_key(key)[0] in topics}}
+
+    def _send(self, role: Role) -> dict[str, Any]:
+        if role.library == "confluent" and self._rng.randrange(OVERSIZED_ONE_IN) == 0:
+            return {"f": Function.SEND, "sends": [self._record(self._rng.choice(self.keys), OVERSIZED_BYTES)]}
+        keys = self._rng.choices(self.keys, k=self._rng.randint(1, 2))
+        sends = [
+            self._record(self._rng.choice(keys), self._rng.choice(SIZES))
+            for _ in range(self._rng.randint(1, SENDS_MAX))
+        ]
+        return {"f": Function.SEND, "sends": sends}
+
+    def _record(self, key: Key, size: int) -> list[Any]:
+        value = self._next_value[key]
+        self._next_value[key] = value + 1
+        return [key, value, size]
