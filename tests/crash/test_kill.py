@@ -53,7 +53,7 @@ class Scene:
 
     def __init__(self, root: Path, rng: random.Random) -> None:
         self.rng = rng
-        self.node = NodeProcess(root, NODE_SETTINGS)
+        self.node = NodeProcess(root, NODE_SETTINGS, [root / "first", root / "second"])
         self.ledgers: dict[tuple[str, int], Ledger] = {}
         self.jobs: list[Writer | Reader] = []
         for topic in TOPICS:

@@ -99,7 +99,7 @@ def test_an_idempotent_producer_lives_through_kills_without_loss_or_duplicate(no
 def test_committed_offsets_of_a_group_survive_kills(node: NodeProcess) -> None:
     """A commit that was answered is what the next member begins with."""
     writer = RealWriter(node.bootstrap, [Ledger(f"{TOPIC}-{partition}") for partition in range(PARTITIONS)])
-    writer.write(600)
+    writer.write(60 * (KILLS + 2))
     writer.flush()
     committed: dict[int, int] = {}
     for _ in range(KILLS):
