@@ -27,7 +27,7 @@ def _overwrite(path: Path, position: int, data: bytes) -> None:
         file.write(data)
 
 
-def _append(path: Path, data: bytes) -> None:
+def _append(path: Path, data: bytes | bytearray) -> None:
     with path.open("ab") as file:
         file.write(data)
 

@@ -10,12 +10,11 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from ottla.base.errors import ErrorCode
 from ottla.wire.batch import ProducerStamp, encode_batch, iter_headers, new_records
 
-from .churn import Churn
 from .client import EARLIEST, LATEST, Answered, Client
 from .ledger import Ledger, Stamp, sealed_value, stored_in
 from .node import NodeProcess
@@ -153,7 +152,13 @@ class Reader:
             self._offset = header.next_offset
 
 
-Job = Writer | Reader | Churn
+class Job(Protocol):
+    """What runs against a node on a connection of its own."""
+
+    def run(self, client: Client, stop: threading.Event) -> None: ...
+
+    def abandon(self) -> None:
+        """The connection broke."""
 
 
 def _work(port: int, job: Job, stop: threading.Event) -> None:

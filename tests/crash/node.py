@@ -36,7 +36,7 @@ class NodeProcess:
         self.settings = dict(settings or {})
         self.port = free_port()
         self.wrapper: tuple[str, ...] = ()
-        """What to run it with, from its first system call on: strace, for example."""
+        """What to run it with, from its first system call on; it must leave the process id to the node."""
         self._log = root / "node.log"
         self._process: subprocess.Popen[bytes] | None = None
 

@@ -123,7 +123,7 @@ def test_what_a_kill_left_unsynced_is_synced_before_it_is_acknowledged_or_read(n
             while not log_file(node, 0).stat().st_size:
                 time.sleep(0.005)
             node.kill()
-    node.wrapper = ("strace", "-f", "-y", "-e", "trace=fsync,fdatasync", "-o", str(trace_file))
+    node.wrapper = ("strace", "-D", "-f", "-y", "-e", "trace=fsync,fdatasync", "-o", str(trace_file))
     node.start()
     with Client(node.port) as client:
         if client.fetch(TOPIC, 0, 0).high_watermark:

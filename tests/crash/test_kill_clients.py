@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -61,7 +61,7 @@ class RealWriter:
             )
             self._producer.poll(0)
 
-    def _noting(self, stamp: Stamp, partition: int) -> object:
+    def _noting(self, stamp: Stamp, partition: int) -> Callable[[KafkaError | None, Message], None]:
         def note(error: KafkaError | None, message: Message) -> None:
             offset = message.offset()
             if error is not None or offset is None:
