@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,63 +13,19 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from .brokers import Broker
+from .group_child import Child
 from .group_ledger import Ledger, Place, wait_until
 from .group_members import ConfluentMember
 from .group_node import committed, create, state_of
 from .names import unique
 
 SESSION_MS = 1_500
-ROOT = Path(__file__).resolve().parents[2]
-Spawn = Callable[..., "Child"]
+Spawn = Callable[..., Child]
 
 
 @pytest.fixture
 def admin(group_broker: Broker) -> AdminClient:
     return AdminClient({"bootstrap.servers": group_broker.bootstrap})
-
-
-class Child:
-    """A member in another process, and what it has said."""
-
-    def __init__(self, settings: dict[str, Any], topic: str) -> None:
-        command = [sys.executable, "-m", "tests.compat.group_member_process", json.dumps(settings), topic]
-        self.process = subprocess.Popen(
-            command, cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-        )
-        self.said: list[dict[str, Any]] = []
-        threading.Thread(target=self._listen, daemon=True).start()
-
-    def _listen(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self.said.append(json.loads(line))
-
-    def events(self, name: str) -> list[dict[str, Any]]:
-        return [one for one in self.said if one["event"] == name]
-
-    def wait_for(self, name: str, is_wanted: Callable[[dict[str, Any]], bool] = lambda one: True) -> dict[str, Any]:
-        wait_until(lambda: any(map(is_wanted, self.events(name))), lambda: f"no such {name} in {self.said}")
-        return next(filter(is_wanted, self.events(name)))
-
-    def commit(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write("\n")
-        self.process.stdin.flush()
-
-    def close(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-        assert self.process.wait(30) == 0
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait(30)
-
-    def discard(self) -> None:
-        self.kill()
-        for pipe in (self.process.stdin, self.process.stdout):
-            if pipe is not None:
-                pipe.close()
 
 
 @pytest.fixture
@@ -84,7 +37,8 @@ def spawn(group_broker: Broker) -> Iterator[Spawn]:
         own = {name.replace("_", "."): value for name, value in settings.items()}
         if own.get("group.protocol") != "consumer":
             own = {"session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": 100, **own}
-        children.append(Child({**config, "auto.offset.reset": "earliest", "fetch.wait.max.ms": 50, **own}, topic))
+        config |= {"auto.offset.reset": "earliest", "fetch.wait.max.ms": 50, **own}
+        children.append(Child([sys.executable, "-m", "tests.compat.group_member_process", json.dumps(config), topic]))
         return children[-1]
 
     yield make
@@ -130,7 +84,7 @@ def test_zombie_cannot_commit_and_joins_again(
     ledger.wait_shared(["heir"], places)
     fill(group_broker, places, 5)
     ledger.wait_seen(dict.fromkeys(places, 10))
-    zombie.commit()
+    zombie.tell()
     zombie.process.send_signal(signal.SIGCONT)
     zombie.wait_for("refused")
     assert 5 not in committed(admin, group).values()
@@ -152,7 +106,7 @@ def test_partitions_of_a_killed_member_go_to_the_others(
     victim.wait_for("assigned", lambda one: len(one["partitions"]) == 4)
     for partition in range(4):
         victim.wait_for("seen", lambda one, wanted=partition: (one["partition"], one["offset"]) == (wanted, 2))
-    victim.commit()
+    victim.tell()
     victim.wait_for("committed")
     members("heir", group, [topic], ledger, group_protocol=protocol)
     wait_until(lambda: len(ledger.owned_by("heir")) == 2, "the heir has no half")
@@ -198,6 +152,6 @@ def test_second_static_member_of_the_same_name_fences_the_first(
     first.wait_for("seen")
     second = spawn(group, topic, group_instance_id="me")
     second.wait_for("assigned", lambda one: one["partitions"] == [0])
-    first.commit()
+    first.tell()
     assert first.wait_for("refused")["error"] in ("FENCED_INSTANCE_ID", "_FATAL", "_FENCED")
     assert committed(admin, group) == {}
