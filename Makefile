@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint types gen-check format sim compat bench demo clean
+.PHONY: help setup test lint types gen-check format sim compat chaos bench demo clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,6 +44,9 @@ sim: $(READY) ## run the simulations
 
 compat: $(READY) ## run the clients and tools that need a foreign runtime (JVM, Node.js, kcat)
 	$(BIN)/python -m pytest -m peers tests/compat
+
+chaos: $(READY) ## break a node for three minutes under real clients, and judge what they saw
+	$(BIN)/python -m tools.chaos
 
 bench: $(READY) ## measure speed, start-up and memory
 	$(BIN)/python -m bench

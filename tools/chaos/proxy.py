@@ -75,11 +75,11 @@ class Link:
     async def _pass_on(self, data: bytes, writer: asyncio.StreamWriter, connection: _Connection) -> None:
         crumbs = data[:CRUMBS_MAX] if self.is_crumbling else b""
         for at in range(len(crumbs)):
-            if writer in connection.ended:
+            if writer in connection.ended or writer.is_closing():
                 return
             writer.write(data[at : at + 1])
             await asyncio.sleep(0)
-        if writer not in connection.ended:
+        if writer not in connection.ended and not writer.is_closing():
             writer.write(data[len(crumbs) :])
             await writer.drain()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import json
@@ -114,7 +115,8 @@ class Worker:
             self._child.wait()
             for pipe in (self._child.stdin, self._child.stdout):
                 if pipe is not None:
-                    pipe.close()
+                    with contextlib.suppress(BrokenPipeError):  # a request that it did not live to read
+                        pipe.close()
             self._child = None
 
     def _answer(self, seconds: float) -> dict[str, Any] | None:
