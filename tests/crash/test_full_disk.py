@@ -76,7 +76,8 @@ class Filler:
                 self.append()
                 return
             except Answered as answer:
-                assert answer.code == ErrorCode.KAFKA_STORAGE_ERROR
+                # The second while the log is just being opened; a client retries after either.
+                assert answer.code in (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_LEADER_OR_FOLLOWER)
                 assert time.monotonic() < deadline, "there is no room yet"
                 time.sleep(0.05)
 
