@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import struct
 import threading
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
@@ -86,8 +87,9 @@ class Link:
     def cut(self) -> None:
         """Reset everything."""
         for connection in list(self.connections):
-            connection.client.transport.abort()
-            connection.node.transport.abort()
+            for writer in (connection.client, connection.node):
+                if not writer.is_closing():
+                    _reset(writer)
 
     def half_close(self, towards_node: bool) -> None:
         """One side hears that the other says no more; the other way stays open."""
@@ -98,6 +100,13 @@ class Link:
         self.delay_seconds = 0.0
         self.is_crumbling = False
         self.flows.set()
+
+
+def _reset(writer: asyncio.StreamWriter) -> None:
+    """RST, not FIN."""
+    peer = writer.transport.get_extra_info("socket")
+    peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()
 
 
 class Network:
