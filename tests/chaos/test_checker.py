@@ -217,8 +217,8 @@ def test_what_one_process_sends_later_lies_behind(tale: Tale) -> None:
     tale.send((0, 1))
     tale.send((1, 0))
     tale.poll((0, 1), (1, 0), process=1)
-    assert found(tale) == {"nonmonotonic-send"}
-    assert found(tale, Promises(is_idempotent=False)) == set()
+    assert found(tale) == {"nonmonotonic-send", "late-append"}
+    assert found(tale, Promises(is_idempotent=False)) == {"late-append"}
 
 
 def test_an_unknown_send_that_was_read_has_its_place_too(tale: Tale) -> None:
@@ -229,14 +229,36 @@ def test_an_unknown_send_that_was_read_has_its_place_too(tale: Tale) -> None:
 
 
 def test_what_one_operation_sends_later_lies_behind_with_others_between(tale: Tale) -> None:
-    tale.send((0, 0), (1, 2))
-    tale.send((2, 1), process=1)
+    tale.send((0, 0), (1, 2), invoked_ns=1, ended_ns=4)
+    tale.send((2, 1), process=1, invoked_ns=2, ended_ns=3)
     tale.poll((0, 0), (1, 2), (2, 1), process=2)
     assert found(tale) == set()
     assert "int-send-skip" in verdict(tale).anomalies
     tale.send((4, 4), (3, 3))
     tale.poll((3, 3), (4, 4), process=2)
     assert found(tale) == {"int-nonmonotonic-send"}
+
+
+def test_what_is_sent_later_by_anybody_lies_behind_what_was_known(tale: Tale) -> None:
+    tale.send((0, 1), process=0)
+    tale.send((1, 0), process=1)
+    tale.poll((0, 1), (1, 0), process=2)
+    assert found(tale, Promises(is_idempotent=False)) == {"late-append"}
+
+
+def test_what_is_sent_later_lies_behind_what_was_read(tale: Tale) -> None:
+    tale.send((0, None), outcome=INFO, process=0)
+    tale.poll((1, 0), process=1)
+    tale.send((1, 0), process=2)
+    tale.poll((0, 1), (1, 0), process=3)
+    assert found(tale) == {"late-append"}
+
+
+def test_sends_that_overlap_may_lie_in_any_order(tale: Tale) -> None:
+    tale.send((0, 1), process=0, invoked_ns=1, ended_ns=4)
+    tale.send((1, 0), process=1, invoked_ns=4, ended_ns=9)
+    tale.poll((0, 1), (1, 0), process=2)
+    assert found(tale) == set()
 
 
 # --- cycles
@@ -273,7 +295,7 @@ def test_a_process_does_not_read_what_follows_from_its_own_next_step(tale: Tale)
 def test_nobody_reads_what_has_not_been_sent_yet(tale: Tale) -> None:
     tale.poll((0, 0), process=0)
     tale.send((0, 0), process=1)
-    assert found(tale) == {"G1c-realtime (no ww)"}
+    assert found(tale) == {"G1c-realtime (no ww)", "late-append"}
 
 
 def test_operations_that_overlap_have_no_order_in_time(tale: Tale) -> None:

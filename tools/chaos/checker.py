@@ -1,6 +1,6 @@
 """The judge of a history: every anomaly in it, and which of them the promises allow. Pure, and linear but for cycles.
 
-The anomalies are those of Jepsen's kafka workload.
+The anomalies are those of Jepsen's kafka workload, and two of our own: `never-written` and `late-append`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tools.chaos.cycles import find_cycles
 from tools.chaos.evidence import Evidence
 from tools.chaos.figures import Figures, figures_of
 from tools.chaos.history import Key, Op, Outcome, Value
-from tools.chaos.steps import Finding, between_operations, within_operations
+from tools.chaos.steps import Finding, against_time, between_operations, within_operations
 
 ALWAYS_LEGAL = frozenset({"G0", "G0-process", "G0-realtime", "G1c", "G1c-process", "G1c-realtime", "int-send-skip"})
 """Writes are not isolated from each other; only what was read must make sense without their order."""
@@ -74,6 +74,7 @@ def check(ops: Iterable[Op], promises: Promises | None = None) -> Verdict:
         _unseen,
         between_operations,
         within_operations,
+        against_time,
         find_cycles,
     ):
         for name, case in find(evidence):

@@ -114,6 +114,7 @@ class Network:
 
     def __init__(self) -> None:
         self.links: list[Link] = []
+        self._servers: list[asyncio.Server] = []
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="network", daemon=True)
         self._thread.start()
@@ -124,7 +125,7 @@ class Network:
     async def _add_link(self, port: int, node_port: int) -> Link:
         link = Link(port, node_port)
         link.flows.set()
-        await asyncio.start_server(link.accept, "127.0.0.1", port)
+        self._servers.append(await asyncio.start_server(link.accept, "127.0.0.1", port))
         self.links.append(link)
         return link
 
@@ -147,10 +148,18 @@ class Network:
         self._call(link.heal)
 
     def close(self) -> None:
-        for link in self.links:
-            self.cut(link)
+        self._run(self._end_all())
         self._call(self._loop.stop)
         self._thread.join(5)
+        self._loop.close()
+
+    async def _end_all(self) -> None:
+        for server in self._servers:
+            server.close()
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def _call(self, change: Any) -> None:
         self._loop.call_soon_threadsafe(change)

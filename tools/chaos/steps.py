@@ -100,3 +100,32 @@ def _sends_within(evidence: Evidence, op: Op) -> Iterator[Finding]:
             if place - before != 1:
                 name = "int-send-skip" if place - before > 1 else "int-nonmonotonic-send"
                 yield name, _account(key, place - before, op, op, (send.offset, send.value))
+
+
+def against_time(evidence: Evidence) -> Iterator[Finding]:
+    """A record lies behind every other that was known before it was sent, whoever sent that."""
+    moments = [(op.invoked_ns, False, at) for at, op in enumerate(evidence.ops)]
+    moments += [(op.ended_ns, True, at) for at, op in enumerate(evidence.ops) if op.ended_ns is not None]
+    known: dict[Key, int] = {}
+    bounds: dict[int, dict[Key, int]] = {}
+    for _, is_end, at in sorted(moments):  # at one instant beginnings come first: such operations overlap
+        op = evidence.ops[at]
+        if not is_end:
+            bounds[at] = {send.key: known.get(send.key, -1) for send in op.sends()}
+            continue
+        for send in op.sends():
+            if send.offset is None or not op.is_acked(send):
+                continue
+            if send.offset <= (bound := bounds[at].get(send.key, -1)):
+                case = {"key": send.key, "offset": send.offset, "value": send.value, "known": bound}
+                yield "late-append", {**case, "ops": [op.number]}
+        for key, offset in _offsets_of(op):
+            known[key] = max(known.get(key, -1), offset)
+
+
+def _offsets_of(op: Op) -> Iterator[tuple[Key, int]]:
+    for send in op.sends():
+        if send.offset is not None and op.is_acked(send):
+            yield send.key, send.offset
+    for key, seen in op.reads().items():
+        yield key, max(offset for offset, _ in seen)
