@@ -179,11 +179,11 @@ class Producer:
                     transaction_version=ask.transaction_version,
                     new_producer_id=next(self.world.producer_ids),
                 )
-                self.world.coordinator_of(self.transactional_id).serve("end_transaction", with_id, respond)
+                self.world.coordinator_of(self.transactional_id).serve("end", with_id, respond)
             else:
                 respond(reply)
 
-        self.world.coordinator_of(self.transactional_id).serve("end_transaction", ask, again)
+        self.world.coordinator_of(self.transactional_id).serve("end", ask, again)
 
     # Asking
 

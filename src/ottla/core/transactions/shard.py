@@ -11,10 +11,9 @@ from random import Random
 
 from ottla.base.errors import ErrorCode, Refused
 from ottla.core.groups.deadlines import Deadlines
-from ottla.core.transactions import administration, asks, partitions
+from ottla.core.transactions import administration, asks, ending, partitions
 from ottla.core.transactions.asks import Decision, Reply, Waiting
 from ottla.core.transactions.codec import decode
-from ottla.core.transactions.ending import end
 from ottla.core.transactions.group_commit import GroupCommits
 from ottla.core.transactions.initialising import check_shape, initialise
 from ottla.core.transactions.markers import Markers
@@ -95,11 +94,11 @@ class TransactionShard:
         transaction = self._transaction_of(ask.transactional_id)
         return Decision(reply=asks.VerifyPartitionsReply(partitions.verify(transaction, ask)))
 
-    def end_transaction(self, ask: asks.EndTransaction, now_ms: int) -> Decision:
+    def end(self, ask: asks.EndTransaction, now_ms: int) -> Decision:
         transaction = self._transaction_of(ask.transactional_id)
         self._pins.check_free(ask.transactional_id)
         out = Outcome(now_ms)
-        following, reply = end(transaction, ask, now_ms)
+        following, reply = ending.end(transaction, ask, now_ms)
         if following is not None:
             self._become(ask.transactional_id, following, out)
         return out.decision(reply)
@@ -275,6 +274,9 @@ class TransactionShard:
         record = decode(key, value)
         if record is not None:
             self._store(record)
+
+    def end_transaction(self, producer_id: int, committed: bool) -> None:
+        """What drives coordinators reports markers in their logs; nobody writes transactions into this one."""
 
     def loaded(self, now_ms: int) -> Decision:
         """The whole log has been loaded: what was under way goes on."""

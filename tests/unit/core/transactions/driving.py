@@ -122,11 +122,11 @@ class Coordinator:
         )
 
     def end(self, producer: Any, committed: bool = True, **more: Any) -> Any:
-        reply = self.ask("end_transaction", self.end_of(producer, committed, **more))
+        reply = self.ask("end", self.end_of(producer, committed, **more))
         if isinstance(reply, ProducerIdNeeded):
             self.new_ids += 1
             more["new_producer_id"] = 100 + self.new_ids
-            reply = self.ask("end_transaction", self.end_of(producer, committed, **more))
+            reply = self.ask("end", self.end_of(producer, committed, **more))
         return reply
 
     def end_of(self, producer: Any, committed: bool = True, **more: Any) -> EndTransaction:

@@ -61,11 +61,11 @@ def test_asking_again_is_answered_again(version: int, committed: bool) -> None:
     coordinator.add(producer)
     ended = coordinator.end(producer, committed)
     again, other = coordinator.end_of(producer, committed), coordinator.end_of(producer, not committed)
-    assert coordinator.error("end_transaction", again) is ErrorCode.CONCURRENT_TRANSACTIONS
-    assert coordinator.error("end_transaction", other) is ErrorCode.INVALID_TXN_STATE
+    assert coordinator.error("end", again) is ErrorCode.CONCURRENT_TRANSACTIONS
+    assert coordinator.error("end", other) is ErrorCode.INVALID_TXN_STATE
     coordinator.write_markers()
     assert coordinator.end(producer, committed) == ended
-    assert coordinator.error("end_transaction", other) is ErrorCode.INVALID_TXN_STATE
+    assert coordinator.error("end", other) is ErrorCode.INVALID_TXN_STATE
     coordinator.restart()
     assert coordinator.end(producer, committed) == ended
 
@@ -76,7 +76,7 @@ def test_an_end_that_is_late_does_not_touch_the_next_transaction(committed: bool
     following = coordinator.end(producer)
     coordinator.add(following, P1)
     late = coordinator.end_of(producer, committed)
-    assert coordinator.error("end_transaction", late) is ErrorCode.PRODUCER_FENCED
+    assert coordinator.error("end", late) is ErrorCode.PRODUCER_FENCED
     assert coordinator.status() is Status.ONGOING
 
 
@@ -84,13 +84,13 @@ def test_an_end_that_is_late_does_not_touch_the_next_transaction(committed: bool
 def test_committing_nothing_is_refused(version: int) -> None:
     coordinator = Coordinator(version)
     producer = coordinator.init()
-    assert coordinator.error("end_transaction", coordinator.end_of(producer)) is ErrorCode.INVALID_TXN_STATE
+    assert coordinator.error("end", coordinator.end_of(producer)) is ErrorCode.INVALID_TXN_STATE
 
 
 def test_the_classic_protocol_aborts_only_what_is_open() -> None:
     coordinator = Coordinator(CLASSIC)
     producer = coordinator.init()
-    error = coordinator.error("end_transaction", coordinator.end_of(producer, committed=False))
+    error = coordinator.error("end", coordinator.end_of(producer, committed=False))
     assert error is ErrorCode.INVALID_TXN_STATE
 
 
@@ -120,7 +120,7 @@ def test_strangers_cannot_end_a_transaction(version: int) -> None:
         (101, -1, ErrorCode.PRODUCER_FENCED),
     ):
         stranger = init_of(producer_id=producer_id, producer_epoch=epoch)
-        assert coordinator.error("end_transaction", coordinator.end_of(stranger)) is expected
+        assert coordinator.error("end", coordinator.end_of(stranger)) is expected
     assert coordinator.status() is Status.ONGOING
 
 
@@ -128,7 +128,7 @@ def test_an_unknown_id_has_no_producer() -> None:
     stranger = init_of(producer_id=1, producer_epoch=0)
     coordinator = Coordinator()
     for method, ask in (
-        ("end_transaction", coordinator.end_of(stranger)),
+        ("end", coordinator.end_of(stranger)),
         ("add_partitions", coordinator.add_of(stranger)),
     ):
         assert coordinator.error(method, ask) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
@@ -140,14 +140,14 @@ def test_the_end_of_the_last_epoch_brings_a_new_producer_id(committed: bool) -> 
     coordinator.put(epoch=LAST_USABLE_EPOCH)
     producer = init_of(producer_id=7, producer_epoch=LAST_USABLE_EPOCH)
     coordinator.add(producer)
-    assert coordinator.ask("end_transaction", coordinator.end_of(producer, committed)) == ProducerIdNeeded()
+    assert coordinator.ask("end", coordinator.end_of(producer, committed)) == ProducerIdNeeded()
     assert coordinator.status() is Status.ONGOING
     ended = coordinator.end(producer, committed)
     assert (ended.producer_id, ended.producer_epoch) == (101, 0)
     (marker,) = coordinator.markers
     assert (marker.producer_id, marker.producer_epoch) == (7, LAST_USABLE_EPOCH + 1)
     again = coordinator.end_of(producer, committed)
-    assert coordinator.error("end_transaction", again) is ErrorCode.CONCURRENT_TRANSACTIONS
+    assert coordinator.error("end", again) is ErrorCode.CONCURRENT_TRANSACTIONS
     coordinator.restart()
     coordinator.write_markers()
     assert coordinator.end(producer, committed) == ended

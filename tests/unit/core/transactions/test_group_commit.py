@@ -173,7 +173,7 @@ def test_a_pinned_transaction_obeys_nobody_but_its_group() -> None:
     coordinator.carry_out(coordinator.shard.pin(ID, effect.pin, coordinator.now_ms))
     coordinator.restart()
     for method, ask in (
-        ("end_transaction", coordinator.end_of(producer, committed=False)),
+        ("end", coordinator.end_of(producer, committed=False)),
         ("add_partitions", coordinator.add_of(producer)),
         ("init_producer_id", init_of()),
     ):

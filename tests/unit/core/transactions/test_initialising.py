@@ -112,7 +112,7 @@ def test_fencing_the_last_epoch_uses_the_one_kept_in_reserve() -> None:
     assert coordinator.markers[0].producer_epoch == EPOCH_MAX
     coordinator.write_markers()
     abort_again = coordinator.end_of(producer, committed=False)
-    assert coordinator.error("end_transaction", abort_again) is ErrorCode.PRODUCER_FENCED
+    assert coordinator.error("end", abort_again) is ErrorCode.PRODUCER_FENCED
     again = coordinator.init()
     assert (again.producer_id, again.producer_epoch) == (101, 0)
 
@@ -145,7 +145,7 @@ def test_a_two_phase_transaction_has_no_timeout_and_waits_for_its_verdict_across
     assert (kept.ongoing_producer_id, kept.ongoing_producer_epoch) == (101, 0)
     assert (kept.producer_id, kept.producer_epoch) == (101, 1)
     coordinator.restart()
-    assert coordinator.error("end_transaction", coordinator.end_of(producer)) is ErrorCode.PRODUCER_FENCED
+    assert coordinator.error("end", coordinator.end_of(producer)) is ErrorCode.PRODUCER_FENCED
     assert coordinator.error("add_partitions", coordinator.add_of(kept, P1)) is ErrorCode.INVALID_TXN_STATE
     ended = coordinator.end(kept)
     assert (ended.producer_id, ended.producer_epoch) == (101, 2)
@@ -162,7 +162,7 @@ def test_each_recovery_of_a_kept_transaction_fences_the_one_before() -> None:
     first = coordinator.init(enable_two_phase_commit=True, keep_prepared=True)
     second = coordinator.init(enable_two_phase_commit=True, keep_prepared=True)
     assert (second.producer_epoch, second.ongoing_producer_epoch) == (2, 0)
-    assert coordinator.error("end_transaction", coordinator.end_of(first)) is ErrorCode.PRODUCER_FENCED
+    assert coordinator.error("end", coordinator.end_of(first)) is ErrorCode.PRODUCER_FENCED
     assert coordinator.end(second, committed=False).producer_epoch == 3
 
 
@@ -177,7 +177,7 @@ def test_a_kept_transaction_moves_to_a_new_producer_id_when_its_epochs_are_used_
     (marker,) = coordinator.markers
     assert (marker.producer_id, marker.producer_epoch) == (7, LAST_USABLE_EPOCH)
     coordinator.restart()
-    assert coordinator.error("end_transaction", coordinator.end_of(kept)) is ErrorCode.CONCURRENT_TRANSACTIONS
+    assert coordinator.error("end", coordinator.end_of(kept)) is ErrorCode.CONCURRENT_TRANSACTIONS
     coordinator.write_markers()
     assert coordinator.end(kept) == ended
 

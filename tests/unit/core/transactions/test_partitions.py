@@ -180,7 +180,7 @@ def test_an_open_transaction_is_aborted_when_its_time_is_up_and_its_producer_fen
     coordinator.write_markers()
     commit = coordinator.end_of(producer)
     expected = ErrorCode.INVALID_TXN_STATE if version >= 2 else ErrorCode.PRODUCER_FENCED
-    assert coordinator.error("end_transaction", commit) is expected
+    assert coordinator.error("end", commit) is expected
 
 
 def test_time_goes_on_while_nobody_coordinates() -> None:
