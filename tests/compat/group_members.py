@@ -23,6 +23,8 @@ from .group_ledger import Ledger, Place
 SESSION_MS = 6_000
 HEARTBEAT_MS = 100
 POLL_SECONDS = 0.05
+PYTHON_POLL_MS = 1_000
+"""kafka-python forgets an assignment that arrives while a shorter poll is just running out."""
 END_SECONDS_MAX = 30.0
 Settings = dict[str, Any]
 
@@ -123,9 +125,11 @@ class ConfluentMember(Member):
         done = [TopicPartition(*place, offset) for place, offset in self._finished(places_of(partitions)).items()]
         if done:
             try:
-                consumer.commit(offsets=done, asynchronous=False)
-            except KafkaException as refused:
-                self.ledger.refused_commits.append(f"{self.name}: {refused.args[0].name()}")
+                answered = consumer.commit(offsets=done, asynchronous=False) or []
+                refused = [one.error for one in answered if one.error is not None]
+            except KafkaException as failure:
+                refused = [failure.args[0]]
+            self.ledger.refused_commits += [f"{self.name}: {error.name()}" for error in refused]
         self.ledger.drop(self.name, places_of(partitions))
 
     def _on_lost(self, _: Consumer, partitions: list[TopicPartition]) -> None:
@@ -153,7 +157,7 @@ class KafkaPythonMember(Member):
         listener = _PythonListener(self, consumer)
         consumer.subscribe(self.topics, listener=listener)
         while not self._stop.is_set():
-            for place, records in consumer.poll(timeout_ms=int(POLL_SECONDS * 1000)).items():
+            for place, records in consumer.poll(timeout_ms=PYTHON_POLL_MS).items():
                 for record in records:
                     self._work((place.topic, place.partition), record.offset)
         if done := self._finished(places_of(consumer.assignment())):
