@@ -84,8 +84,8 @@ class Ledger:
         return {place: offsets for place, offsets in lost.items() if offsets}
 
     def doubled(self) -> dict[Place, list[int]]:
-        """Records that were worked on again, but for one stale one per partition: librdkafka may hand out a record that it
-        had fetched for an earlier assignment of the partition, and goes on at the committed offset behind it.
+        """Records that were worked on again, but for one stale one per partition: librdkafka may hand out a record that
+        it fetched for an earlier assignment of the partition, and goes on at the committed offset behind it.
         """
         found = {
             place: sorted(offset for offset, times in Counter(offsets).items() if times > 1)
