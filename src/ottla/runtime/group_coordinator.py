@@ -6,6 +6,7 @@ from typing import Any
 
 from ottla.base.broker_settings import BrokerConfig
 from ottla.core.groups.asks import Decision, Topic
+from ottla.core.groups.catalog import Topics
 from ottla.core.groups.codec import encode
 from ottla.core.groups.settings import GroupSettings
 from ottla.core.groups.shard import GroupShard
@@ -26,9 +27,9 @@ class GroupCoordinator:
         self._settings = _group_settings(config)
         self._random = Random()
         self._controller = controller
-        self._topics: dict[str, Topic] = {}
+        self._topics = Topics()
         self._are_topics_stale = True
-        self._seen: dict[Shard[GroupShard], dict[str, Topic]] = {}
+        self._seen: dict[Shard[GroupShard], Topics] = {}
         controller.subscribe(self._on_image)
         topic = internal_topic(
             OFFSETS_TOPIC,
@@ -82,11 +83,13 @@ class GroupCoordinator:
         if delta.whole or delta.topics_created or delta.topics_deleted or delta.partitions:
             self._are_topics_stale = True
 
-    def _current_topics(self) -> dict[str, Topic]:
+    def _current_topics(self) -> Topics:
         if self._are_topics_stale:
             self._are_topics_stale = False
             image = self._controller.image
-            topics = {name: Topic(topic.id, len(topic.partitions)) for name, topic in image.topics_by_name.items()}
+            topics = Topics(
+                (name, Topic(topic.id, len(topic.partitions))) for name, topic in image.topics_by_name.items()
+            )
             if topics != self._topics:
                 self._topics = topics
         return self._topics

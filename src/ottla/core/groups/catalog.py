@@ -1,19 +1,38 @@
 """The topics of the cluster as a coordinator sees them, with a number that grows whenever they change."""
 
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from hashlib import blake2b
 
 from ottla.core.groups.asks import Topic
 
 
+class Topics(dict[str, Topic]):
+    """The topics by name, not to be changed any more: one object serves all shards of a node."""
+
+    @cached_property
+    def names(self) -> dict[bytes, str]:
+        return {topic.id: name for name, topic in self.items()}
+
+    @cached_property
+    def ids(self) -> dict[str, bytes]:
+        return {name: topic.id for name, topic in self.items()}
+
+
 class Catalog:
-    __slots__ = ("ids", "names", "topics", "version")
+    __slots__ = ("topics", "version")
 
     def __init__(self) -> None:
-        self.topics: Mapping[str, Topic] = {}
-        self.names: dict[bytes, str] = {}
-        self.ids: dict[str, bytes] = {}
+        self.topics = Topics()
         self.version = 0
+
+    @property
+    def names(self) -> dict[bytes, str]:
+        return self.topics.names
+
+    @property
+    def ids(self) -> dict[str, bytes]:
+        return self.topics.ids
 
     def replace(self, topics: Mapping[str, Topic]) -> frozenset[str]:
         """Take over the new topics; returns the names that no longer stand for what they stood for."""
@@ -21,9 +40,7 @@ class Catalog:
             name for name, topic in self.topics.items() if name not in topics or topics[name].id != topic.id
         )
         if topics != self.topics:
-            self.topics = dict(topics)
-            self.names = {topic.id: name for name, topic in topics.items()}
-            self.ids = {name: topic.id for name, topic in topics.items()}
+            self.topics = topics if isinstance(topics, Topics) else Topics(topics)
             self.version += 1
         return gone
 
