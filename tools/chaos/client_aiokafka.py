@@ -19,6 +19,7 @@ from aiokafka.coordinator.assignors.range import RangePartitionAssignor  # type:
 from aiokafka.errors import KafkaError  # type: ignore[import-untyped]
 
 from tools.chaos.client_port import (
+    POLL_SECONDS_MAX,
     REQUEST_SECONDS_MAX,
     SEND_SECONDS_MAX,
     SESSION_SECONDS,
@@ -61,10 +62,11 @@ class AiokafkaClient:
             auto_offset_reset="earliest",
             isolation_level="read_committed",
             partition_assignment_strategy=(RangePartitionAssignor,),
+            max_poll_interval_ms=int(POLL_SECONDS_MAX * 1000),
             fetch_max_wait_ms=200,
             session_timeout_ms=int(SESSION_SECONDS * 1000),
             heartbeat_interval_ms=500,
-            request_timeout_ms=int(SESSION_SECONDS * 1000) + 4000,
+            request_timeout_ms=int(POLL_SECONDS_MAX * 1000) + 4000,
         )
         await self._producer.start()
         await self._consumer.start()

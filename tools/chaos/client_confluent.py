@@ -9,6 +9,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from tools.chaos.client_port import (
+    POLL_SECONDS_MAX,
     REQUEST_SECONDS_MAX,
     SEND_SECONDS_MAX,
     SESSION_SECONDS,
@@ -106,6 +107,7 @@ def _consuming(settings: Settings) -> dict[str, Any]:
         "enable.auto.commit": False,
         "auto.offset.reset": "earliest",
         "isolation.level": "read_committed",
+        "max.poll.interval.ms": int(POLL_SECONDS_MAX * 1000),
         "fetch.wait.max.ms": 200,
         "fetch.error.backoff.ms": 50,
     }

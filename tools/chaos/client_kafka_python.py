@@ -10,6 +10,7 @@ from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.errors import KafkaError
 
 from tools.chaos.client_port import (
+    POLL_SECONDS_MAX,
     REQUEST_SECONDS_MAX,
     SEND_SECONDS_MAX,
     SESSION_SECONDS,
@@ -42,12 +43,13 @@ class KafkaPythonClient:
             max_block_ms=10_000,
         )
         self._consumer = KafkaConsumer(
-            **shared | {"request_timeout_ms": int(SESSION_SECONDS * 1000) + 4000},
+            **shared | {"request_timeout_ms": int(POLL_SECONDS_MAX * 1000) + 4000},
             group_id=settings.group,
             enable_auto_commit=False,
             auto_offset_reset="earliest",
             isolation_level="read_committed",
             partition_assignment_strategy=(RangePartitionAssignor,),
+            max_poll_interval_ms=int(POLL_SECONDS_MAX * 1000),
             fetch_max_wait_ms=200,
             session_timeout_ms=int(SESSION_SECONDS * 1000),
             heartbeat_interval_ms=500,

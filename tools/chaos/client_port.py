@@ -12,6 +12,8 @@ SEND_SECONDS_MAX = 20.0
 REQUEST_SECONDS_MAX = 4.0
 """Short, so that what is paused or held is sent again while the first may still arrive."""
 SESSION_SECONDS = 6.0
+POLL_SECONDS_MAX = 10.0
+"""Between two polls of a member; so long a rebalance waits for those that do not poll."""
 
 
 @dataclass(frozen=True)
