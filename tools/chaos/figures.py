@@ -70,16 +70,21 @@ def consume_counts(evidence: Evidence) -> dict[int, Counter[tuple[Key, Value]]]:
 
 
 def realtime_lag(evidence: Evidence) -> float:
-    """In seconds, of assigned processes: from when the next record was known to exist until a poll that began later."""
+    """In seconds: from when the next record was known to exist until a poll that began later and did not bring it.
+
+    Of assigned processes, and from their assignment on: whoever begins in the past is not late for that.
+    """
     known = {key: _KnownEnds() for key in evidence.logs}
     for op in sorted((op for op in evidence.ops if op.ended_ns is not None), key=lambda op: op.ended_ns or 0):
         for key, offset in _offsets_shown(op):
             known[key].note(op.ended_ns or 0, offset)
     positions: dict[int, dict[Key, int]] = {}
+    assigned_ns: dict[int, int] = {}
     worst = 0
     for op in evidence.ops:
         if op.f in (Function.ASSIGN, Function.SUBSCRIBE):
             positions[op.process] = _positions_after(op, positions.get(op.process, {}))
+            assigned_ns[op.process] = op.ended_ns or op.invoked_ns
         if not op.is_ok or op.f in (Function.ASSIGN, Function.SUBSCRIBE, Function.SEND):
             continue
         stand = positions.get(op.process, {})
@@ -88,7 +93,7 @@ def realtime_lag(evidence: Evidence) -> float:
                 stand[key] = max(stand[key], seen[-1][0] + 1)
         for key, position in stand.items():
             if key in known and (since := known[key].since(position)) is not None:
-                worst = max(worst, op.invoked_ns - since)
+                worst = max(worst, op.invoked_ns - max(since, assigned_ns[op.process]))
     return worst / NS_PER_SECOND
 
 
