@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import os
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +17,7 @@ import pytest
 from tools.chaos.__main__ import main
 from tools.chaos.checker import check
 from tools.chaos.history import read_lines
+from tools.chaos.nemesis import FAULTS, Scene
 from tools.chaos.payload import seal, unseal
 from tools.chaos.report import lines
 from tools.chaos.run import Plan, run
@@ -33,6 +37,28 @@ def test_nothing_is_lost_doubled_or_reordered_while_everything_breaks(tmp_path: 
     with (tmp_path / "history.jsonl").open() as file:
         stored = check(read_lines(file))
     assert stored.figures == outcome.verdict.figures
+
+
+@contextmanager
+def forgetful_kill(scene: Scene) -> Iterator[float]:
+    """What no node may do: come back without the ends of its logs."""
+    scene.node.kill()
+    for log in scene.node.data_dir.glob("chaos-*/*.log"):
+        os.truncate(log, log.stat().st_size // 2)
+    try:
+        yield 0.0
+    finally:
+        scene.node.start()
+
+
+@pytest.mark.timeout(300)
+def test_a_node_that_forgets_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(FAULTS, "kill", forgetful_kill)
+    plan = Plan(SEED, seconds=6, clients=2, ops_per_second=20, partitions=1, faults=("kill",), settle_seconds=1)
+    plan = replace(plan, fault_every_seconds=2, final_seconds_max=30)
+    outcome = run(plan, tmp_path)
+    assert outcome.faults["kill"] >= 1
+    assert outcome.verdict.illegal.keys() & {"lost-write", "unseen", "inconsistent-offsets"}
 
 
 def test_a_stored_history_is_judged_with_an_exit_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -35,7 +35,7 @@ class Node:
         inner = {f"LINK{at}": port for at, (_, port) in enumerate(links)} | {"PLAINTEXT": self.port}
         outer = {f"LINK{at}": port for at, (port, _) in enumerate(links)} | {"PLAINTEXT": self.port}
         self._settings = dict(settings) | {"listeners": _addresses(inner), "advertised.listeners": _addresses(outer)}
-        self._data_dir = root / "data"
+        self.data_dir = root / "data"
         self._log = root / "node.log"
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -52,7 +52,7 @@ class Node:
         return self._process is not None and self._process.poll() is None
 
     def launch(self) -> None:
-        command = [str(Path(sys.executable).with_name("ottla")), "start", "--data-dir", str(self._data_dir)]
+        command = [str(Path(sys.executable).with_name("ottla")), "start", "--data-dir", str(self.data_dir)]
         for name, value in self._settings.items():
             command += ["--set", f"{name}={value}"]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("OTTLA_")}
