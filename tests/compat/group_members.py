@@ -72,8 +72,11 @@ class Member(ABC):
         self.positions[place] = offset + 1
 
     def _finished(self, places: Iterable[Place]) -> dict[Place, int]:
-        """The positions of these, which are its own no longer."""
-        return {place: self.positions.pop(place) for place in places if place in self.positions}
+        """The positions of these, to be committed: they are its own no longer."""
+        done = {place: self.positions.pop(place) for place in places if place in self.positions}
+        for place, offset in done.items():
+            self.ledger.commits[place].add(offset)
+        return done
 
 
 class ConfluentMember(Member):
@@ -133,7 +136,8 @@ class ConfluentMember(Member):
         self.ledger.drop(self.name, places_of(partitions))
 
     def _on_lost(self, _: Consumer, partitions: list[TopicPartition]) -> None:
-        self._finished(places_of(partitions))
+        for place in places_of(partitions):
+            self.positions.pop(place, None)
         self.ledger.lost.update(places_of(partitions))
         self.ledger.drop(self.name, places_of(partitions))
 
