@@ -121,6 +121,7 @@ class Node:
         teardown.push_async_callback(housekeeping.write_checkpoints)
         teardown.push_async_callback(self.replicas.close)
         self.groups = GroupCoordinator(config, self.controller, self.replicas, disk)
+        teardown.callback(self.groups.close)
         self.controller.subscribe(self.replicas.on_image)
         self.controller.subscribe(self._on_image)
         await self._join_cluster(cluster_id, directories.online, teardown)

@@ -41,7 +41,9 @@ class GroupCoordinator:
                 "segment.bytes": str(config.offsets_topic_segment_bytes),
             },
         )
-        driver = Driver(encode, clock.steady_ms, clock.now_ms, disk, config.offsets_commit_timeout_ms)
+        self._clock = clock.AttendedClock()
+        self._clock.start()
+        driver = Driver(encode, self._clock.now_ms, clock.now_ms, disk, config.offsets_commit_timeout_ms)
         self._coordinators = Coordinators(topic, controller, replicas, driver, self._new_core)
 
     async def node_of(self, group_id: str) -> int:
@@ -63,6 +65,7 @@ class GroupCoordinator:
                 yield from list(shard.core.committed_offsets())
 
     def close(self) -> None:
+        self._clock.stop()
         self._coordinators.close()
 
     async def _ask(self, shard: Shard[GroupShard], decide: Decide) -> Any:
@@ -76,7 +79,7 @@ class GroupCoordinator:
 
     def _new_core(self) -> GroupShard:
         core = GroupShard(self._settings, self._random)
-        core.on_topics(self._current_topics(), clock.steady_ms())
+        core.on_topics(self._current_topics(), self._clock.now_ms())
         return core
 
     def _on_image(self, image: ClusterImage, delta: ImageDelta) -> None:

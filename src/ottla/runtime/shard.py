@@ -23,9 +23,6 @@ from ottla.wire.malformed import Malformed
 log = structlog.get_logger(__name__)
 
 _LOAD_BYTES = 4 * 1024 * 1024
-_STALL_MS = 1_000
-_MERCY_SECONDS = 0.3
-"""After a pause of the whole process: what lies in the sockets is heard before anybody is declared dead."""
 
 _COORDINATOR_ERRORS = {
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -79,7 +76,6 @@ class Shard(Generic[C]):
     __slots__ = (
         "_driver",
         "_due_ms",
-        "_is_merciful",
         "_loading",
         "_parked",
         "_timer",
@@ -96,7 +92,6 @@ class Shard(Generic[C]):
         self._parked: dict[int, asyncio.Future[Any]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._due_ms = 0
-        self._is_merciful = False
         self.is_loaded = False
         self.is_resigned = False
         self._loading = asyncio.get_running_loop().create_task(self._load())
@@ -205,7 +200,7 @@ class Shard(Generic[C]):
     def _arm(self) -> None:
         """Be called at the core's next deadline. A timer that is too early does no harm and is left as it is."""
         due_ms = self.core.next_deadline_ms()
-        if due_ms is None or self.is_resigned or self._is_merciful:
+        if due_ms is None or self.is_resigned:
             return
         if self._timer is not None:
             if self._due_ms <= due_ms:
@@ -217,14 +212,8 @@ class Shard(Generic[C]):
 
     def _on_timer(self) -> None:
         self._timer = None
-        now_ms = self._driver.now_ms()
-        if now_ms - self._due_ms > _STALL_MS and not self._is_merciful:
-            self._is_merciful = True
-            self._timer = asyncio.get_running_loop().call_later(_MERCY_SECONDS, self._on_timer)
-            return
-        self._is_merciful = False
         try:
-            self._carry_out(self.core.on_time(now_ms))
+            self._carry_out(self.core.on_time(self._driver.now_ms()))
         except Refused as refusal:
             log.warning("deadline not carried out", partition=str(self.partition.key), reason=str(refusal))
 

@@ -10,7 +10,6 @@ import pytest
 from ottla.base.errors import ErrorCode, Refused
 from ottla.base.types import TopicName, TopicPartition
 from ottla.core.groups.asks import Decision, JoinReply, Reply, Waiting
-from ottla.runtime import shard as shard_module
 from ottla.runtime.disk import Disk
 from ottla.runtime.loop import run
 from ottla.runtime.shard import Driver, Shard
@@ -256,23 +255,6 @@ def test_deadline_is_carried_out_when_it_is_reached() -> None:
         scene.core.deadline_ms = 0
         await scene.ask(Decision())
         await until(lambda: bool(scene.core.times))
-
-    play(scenario, commits_at_once=True)
-
-
-def test_after_a_stall_there_is_mercy_once_however_much_is_asked_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shard_module, "_MERCY_SECONDS", 0.2)
-
-    async def scenario(scene: Scene) -> None:
-        scene.core.deadline_ms = 10
-        await scene.ask(Decision())
-        scene.clock[0] = 60_000
-        heard = 0
-        while not scene.core.times:
-            await scene.ask(Decision())
-            heard += 1
-            assert heard < 200_000, "the deadline is put off for ever"
-        assert heard > 1, "nobody was heard before the deadline was carried out"
 
     play(scenario, commits_at_once=True)
 
