@@ -16,12 +16,13 @@ ROOT = Path(__file__).resolve().parents[2]
 MESSAGES = Path("src/ottla/wire/messages")
 STATE = Path("src/ottla/wire/state")
 SCHEMAS = Path("schemas")
+OWN_APIS = SCHEMAS / "apis"
 
 
 def generate() -> dict[Path, str]:
     """Every generated file with its text."""
     found = read_messages()
-    apis = {name: parts for name, parts in found.items() if "request" in parts}
+    apis = {name: parts for name, parts in found.items() if "request" in parts} | _own_apis()
     files = {
         MESSAGES / f"{name}.py": module_text(f"{name}: request and response.", [parts["request"], parts["response"]])
         for name, parts in apis.items()
@@ -33,6 +34,12 @@ def generate() -> dict[Path, str]:
     for path in sorted((ROOT / SCHEMAS).glob("*.schema")):
         files[STATE / f"{path.stem}.py"] = module_text(f"{path.stem}: log records.", read_schema(path), tables=True)
     return files
+
+
+def _own_apis() -> dict[str, dict[str, Message]]:
+    """APIs that Kafka does not have, one file each: a request and a response."""
+    pairs = {path.stem: read_schema(path) for path in sorted((ROOT / OWN_APIS).glob("*.schema"))}
+    return {name: {"request": request, "response": response} for name, (request, response) in pairs.items()}
 
 
 def stale_files(files: dict[Path, str]) -> list[Path]:

@@ -1,6 +1,6 @@
-"""Reads `schemas/*.schema` into the generator's model: `record` lines, then one line per field, nested ones indented.
+"""Reads schemas into the generator's model: a line for the record or message, then one per field, nested ones indented.
 
-    record Name key=N versions=LOW-HIGH flexible=LOW+|never
+    record|message Name key=N versions=LOW-HIGH flexible=LOW+|never
       field type [since=V] [until=V] [tag=N] [nullable] [default=VALUE]
 
 A type is a Kafka type, the name of a nested class, or one of these behind `[]`. The fields of a nested class follow its
@@ -43,7 +43,7 @@ def read_schema(path: Path) -> list[Message]:
         if not text.strip() or text.lstrip().startswith("#"):
             continue
         try:
-            if text.startswith("record "):
+            if text.startswith(("record ", "message ")):
                 records.append(_record(text))
                 open_classes = [records[-1].message.name]
             else:

@@ -29,15 +29,28 @@ class Call(Generic[Request]):
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """The versions that are served, and from where on they are advertised."""
+    """The versions that are served, and those that are advertised; our own client is told of all up to the last."""
 
     first: int
     last: int
     advertised_first: int
+    advertised_last: int
 
 
-def versions(first: int, last: int, advertised_first: int | None = None) -> Versions:
-    return Versions(first, last, first if advertised_first is None else advertised_first)
+def versions(
+    first: int, last: int, advertised_first: int | None = None, advertised_last: int | None = None
+) -> Versions:
+    return Versions(
+        first,
+        last,
+        first if advertised_first is None else advertised_first,
+        last if advertised_last is None else advertised_last,
+    )
+
+
+def private(first: int, last: int) -> Versions:
+    """For an API that is no part of Kafka's protocol: other clients do not see it."""
+    return Versions(first, last, first, first - 1)
 
 
 @dataclass(frozen=True, slots=True)

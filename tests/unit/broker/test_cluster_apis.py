@@ -14,7 +14,7 @@ from ottla.broker.api.api_versions import ApiVersionsApi
 from ottla.broker.api.log_dirs import LogDirsApi
 from ottla.broker.api.metadata import MetadataApi
 from ottla.broker.api.quorum import QuorumApi
-from ottla.broker.route import Route, versions
+from ottla.broker.route import Route, private, versions
 from ottla.core.metadata import records as r
 from ottla.runtime.controller import QuorumStatus, ReplicaStatus
 from ottla.wire.messages.api_versions import ApiVersionsRequest
@@ -32,7 +32,11 @@ async def _serve(_: Any) -> None:
 
 class _Produce:
     def routes(self) -> tuple[Route, ...]:
-        return (Route(ApiKey.PRODUCE, versions(3, 13, advertised_first=0), _serve),)
+        return (
+            Route(ApiKey.PRODUCE, versions(3, 13, advertised_first=0), _serve),
+            Route(ApiKey.INIT_PRODUCER_ID, versions(0, 6, advertised_last=5), _serve),
+            Route(ApiKey.COMMIT_GROUP, private(0, 0), _serve),
+        )
 
 
 def api_versions(**features: int) -> ApiVersionsApi:
@@ -51,8 +55,17 @@ def ask_versions(api: ApiVersionsApi, version: int, *names: str) -> Any:
 def test_what_is_routed_is_advertised_and_nothing_else(version: int) -> None:
     answer = ask_versions(api_versions(), version)
     ranges = [(one.api_key, one.min_version, one.max_version) for one in answer.api_keys]
-    assert ranges == [(0, 0, 13), (3, 0, 13), (18, 0, 4), (60, 0, 2)]
+    assert ranges == [(0, 0, 13), (3, 0, 13), (18, 0, 4), (22, 0, 5), (60, 0, 2)]
     assert answer.error_code == 0
+
+
+@pytest.mark.parametrize(("version", "is_told"), [(2, False), (3, True), (4, True)])
+def test_only_our_own_client_is_told_of_private_apis_and_unsettled_versions(version: int, is_told: bool) -> None:
+    answer = ask_versions(api_versions(), version, "ottla", "1")
+    ranges = {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
+    assert ranges[22] == ((0, 6) if is_told else (0, 5))
+    assert (ApiKey.COMMIT_GROUP in ranges) == is_told
+    assert ranges[0] == (0, 13)
 
 
 def test_features_without_apis_behind_them_are_not_told() -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ottla.base.broker_settings import BrokerConfig
+from ottla.base.own_client import OWN_CLIENT
 from ottla.broker.server import Node
 from ottla.broker.unsupported import UNSUPPORTED
 from ottla.wire.frame import RequestHeader, decode_response_header, encode_request_header, finish_request
@@ -13,7 +14,7 @@ from ottla.wire.messages.index import APIS, ApiKey
 from ottla.wire.primitives import Buffer
 
 
-async def advertised(directory: Path) -> dict[int, tuple[int, int]]:
+async def advertised(directory: Path, client: str = OWN_CLIENT) -> dict[int, tuple[int, int]]:
     texts = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(directory)}
     node = Node(BrokerConfig.from_texts(texts))
     await node.start()
@@ -21,7 +22,7 @@ async def advertised(directory: Path) -> dict[int, tuple[int, int]]:
         reader, writer = await asyncio.open_connection(node.host, node.port)
         out: Any = Buffer()
         encode_request_header(out, RequestHeader(int(ApiKey.API_VERSIONS), 4, 1, "test"), True)
-        ApiVersionsRequest("test", "1").encode(out, 4)
+        ApiVersionsRequest(client, "1").encode(out, 4)
         finish_request(out)
         writer.write(out)
         frame = memoryview(await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big")))
@@ -41,7 +42,8 @@ def test_every_api_is_served_or_listed_with_a_reason(tmp_path: Path) -> None:
 
 
 def test_what_is_served_is_served_in_all_settled_versions(tmp_path: Path) -> None:
-    expected = {key: (APIS[key].min_version, APIS[key].max_version) for key in asyncio.run(advertised(tmp_path))}
+    told = asyncio.run(advertised(tmp_path, "test"))
+    expected = {key: (APIS[key].min_version, APIS[key].max_version) for key in told}
     expected[ApiKey.PRODUCE] = (0, 13)
     expected[ApiKey.INIT_PRODUCER_ID] = (0, 5)
-    assert asyncio.run(advertised(tmp_path)) == expected
+    assert told == expected

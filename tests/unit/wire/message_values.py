@@ -152,6 +152,19 @@ def schema_records() -> list[tuple[model.Message, type[Message], int]]:
     ]
 
 
+def own_messages() -> list[tuple[Path, model.Message]]:
+    """Requests and responses of APIs that Kafka does not have, with their schemas."""
+    return [(path, m) for path in sorted((SCHEMAS / "apis").glob("*.schema")) for m in read_schema(path)]
+
+
+def own_api_messages() -> list[tuple[model.Message, type[Message], int]]:
+    return [
+        (message, getattr(import_module(f"ottla.wire.messages.{path.stem}"), message.name), version)
+        for path, message in own_messages()
+        for version in message.versions
+    ]
+
+
 def record_values(message: model.Message, cls: type[Message], version: int) -> st.SearchStrategy[Any]:
     return _shape_values(message.versions[version], message.name, cls.__module__)
 

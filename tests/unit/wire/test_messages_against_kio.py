@@ -18,6 +18,7 @@ from tests.unit.wire.message_values import (
     kio_values,
     our_bytes,
     ours_from_kio,
+    own_messages,
 )
 
 MESSAGES = kio_messages()
@@ -59,8 +60,9 @@ def test_fields_default_to_what_kafka_says(kio_class: Any, our_class: Any) -> No
 
 
 def test_the_index_names_every_api_with_its_versions() -> None:
-    assert {api.key: api.module for api in APIS.values()} == api_key_map
-    assert set(REQUESTS) == set(RESPONSES) == {int(key) for key in ApiKey} == set(api_key_map)
+    own = {message.key: path.stem for path, message in own_messages()}
+    assert {api.key: api.module for api in APIS.values()} == api_key_map | own
+    assert set(REQUESTS) == set(RESPONSES) == {int(key) for key in ApiKey} == set(api_key_map | own)
     for key, api in APIS.items():
         request: Any = REQUESTS[key]
         response: Any = RESPONSES[key]

@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 
 from ottla.wire.messages.fetch import FetchRequest, FetchTopic
 from ottla.wire.primitives import REQUEST_ELEMENTS_MAX, Malformed, Message, write_uvarint
-from tests.unit.wire.message_values import kio_bytes, kio_messages, kio_values, our_bytes, record_values, schema_records
+from tests.unit.wire.message_values import (
+    kio_bytes,
+    kio_messages,
+    kio_values,
+    our_bytes,
+    own_api_messages,
+    record_values,
+    schema_records,
+)
 
 ABSURD_LENGTHS = (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff\x0f", b"\xff\xff\xff\x7f", b"\x7f\xff", b"\x80\x00\x00\x00")
 BYTES_PER_FRAME_BYTE_MAX = 400
@@ -40,7 +48,7 @@ class Sample:
 
 def samples() -> list[Sample]:
     found = [Sample(m.our_class, m.version, kio_values(m.kio_class).map(kio_bytes)) for m in kio_messages()]
-    for message, cls, version in schema_records():
+    for message, cls, version in [*schema_records(), *own_api_messages()]:
         found.append(Sample(cls, version, record_values(message, cls, version).map(_encoder(version))))
     return found
 

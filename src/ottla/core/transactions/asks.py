@@ -268,6 +268,21 @@ class GroupCommitReply:
 
 
 @dataclass(frozen=True, slots=True)
+class DescribeGroup:
+    sink: str
+    query: str
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedGroup:
+    """The last decision; a batch of -1 if there is none. Complete: members and offsets have all heard of it."""
+
+    batch: int = -1
+    digest: bytes = b""
+    is_complete: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class GroupDone:
     """Transactional ids of members that are committed for good, and whether the offsets are."""
 

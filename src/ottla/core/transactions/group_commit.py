@@ -14,6 +14,8 @@ from ottla.core.groups.deadlines import Deadlines
 from ottla.core.transactions.asks import (
     CommitGroup,
     CommitOffsets,
+    DescribedGroup,
+    DescribeGroup,
     EndMember,
     GroupCommitReply,
     GroupDone,
@@ -115,6 +117,13 @@ class GroupCommits:
             return None
         decision = self._decisions.get(key)
         return decision is not None and decision.attempt == pin.attempt
+
+    def describe(self, ask: DescribeGroup) -> DescribedGroup:
+        """What a task needs to know before it writes a batch that may have been committed before it was repeated."""
+        decision = self._decisions.get((ask.sink, ask.query))
+        if decision is None:
+            return DescribedGroup()
+        return DescribedGroup(decision.batch, decision.digest, not (decision.members or decision.offsets))
 
     def on_done(self, done: GroupDone, out: Outcome) -> None:
         key = (done.sink, done.query)

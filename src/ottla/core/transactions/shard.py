@@ -153,6 +153,9 @@ class TransactionShard:
         out = Outcome(now_ms)
         return out.decision(self._groups.commit(ask, next(self._tickets), out))
 
+    def describe_group(self, ask: asks.DescribeGroup, now_ms: int) -> Decision:
+        return Decision(reply=self._groups.describe(ask))
+
     def on_pinned(self, transactional_id: str, pin: Pin, error: ErrorCode, now_ms: int) -> Decision:
         out = Outcome(now_ms)
         self._groups.on_pinned(transactional_id, pin, error, out)

@@ -98,6 +98,8 @@ class ApiKey(IntEnum):
     DESCRIBE_SHARE_GROUP_OFFSETS = 90
     ALTER_SHARE_GROUP_OFFSETS = 91
     DELETE_SHARE_GROUP_OFFSETS = 92
+    COMMIT_GROUP = 20000
+    DESCRIBE_GROUP_COMMIT = 20001
 
 
 APIS: dict[int, Api] = {
@@ -190,6 +192,8 @@ APIS: dict[int, Api] = {
     90: Api(90, "describe_share_group_offsets", "DescribeShareGroupOffsetsRequest", "DescribeShareGroupOffsetsResponse", 0, 1, 0),
     91: Api(91, "alter_share_group_offsets", "AlterShareGroupOffsetsRequest", "AlterShareGroupOffsetsResponse", 0, 0, 0),
     92: Api(92, "delete_share_group_offsets", "DeleteShareGroupOffsetsRequest", "DeleteShareGroupOffsetsResponse", 0, 0, 0),
+    20000: Api(20000, "commit_group", "CommitGroupRequest", "CommitGroupResponse", 0, 0, 0),
+    20001: Api(20001, "describe_group_commit", "DescribeGroupCommitRequest", "DescribeGroupCommitResponse", 0, 0, 0),
 }
 FLEXIBLE_FROM: dict[int, int] = {key: api.flexible_from for key, api in APIS.items()}
 REQUESTS = Registry({key: (api.module, api.request) for key, api in APIS.items()})

@@ -9,6 +9,8 @@ from ottla.core.transactions.asks import (
     AskVerdict,
     CommitGroup,
     CommitOffsets,
+    DescribedGroup,
+    DescribeGroup,
     EndMember,
     EndPinned,
     GroupCommitReply,
@@ -208,6 +210,21 @@ def test_a_decision_outlives_its_coordinator() -> None:
     assert coordinator.status() is Status.PREPARE_COMMIT
     coordinator.pass_time(10 * REPEAT_MS)
     assert not coordinator.told
+
+
+def test_the_last_decision_can_be_asked_for_and_an_attempt_is_none() -> None:
+    coordinator, producer = with_member()
+    ask = DescribeGroup("lake", "q")
+    coordinator.ask("commit_group", group_of(producer))
+    assert coordinator.ask("describe_group", ask) == DescribedGroup(-1, b"", True)
+    tell(coordinator)
+    assert coordinator.ask("describe_group", ask) == DescribedGroup(1, b"d", False)
+    tell(coordinator)
+    coordinator.write_markers()
+    assert coordinator.ask("describe_group", ask) == DescribedGroup(1, b"d", True)
+    coordinator.restart()
+    assert coordinator.ask("describe_group", ask) == DescribedGroup(1, b"d", True)
+    assert coordinator.ask("describe_group", DescribeGroup("lake", "other")).batch == -1
 
 
 def test_while_members_are_asked_nobody_knows_the_verdict() -> None:
