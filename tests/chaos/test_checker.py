@@ -139,7 +139,7 @@ def test_one_part_of_an_unknown_transaction_proves_the_others(tale: Tale) -> Non
     tale.send((1, 1), key="t/1")
     tale.poll((0, 0), process=1)
     tale.poll((1, 1), key="t/1", process=1)
-    assert found(tale) == {"lost-write"}
+    assert found(tale) == {"lost-write", "torn"}
     tale.ops[0].f = tale.ops[1].f
     assert found(tale) == set()
 

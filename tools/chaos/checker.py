@@ -1,6 +1,7 @@
 """The judge of a history: every anomaly in it, and which of them the promises allow. Pure, and linear but for cycles.
 
-The anomalies are those of Jepsen's kafka workload, and two of our own: `never-written` and `late-append`.
+The anomalies are those of Jepsen's kafka workload, and some of our own: `never-written`, `late-append`, `torn`, and
+what can go wrong with copies.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from tools.chaos.evidence import Evidence
 from tools.chaos.figures import Figures, figures_of
 from tools.chaos.history import Key, Op, Outcome, Value
 from tools.chaos.steps import Finding, against_time, between_operations, within_operations
+from tools.chaos.wholeness import copying, torn_transactions
 
 ALWAYS_LEGAL = frozenset({"G0", "G0-process", "G0-realtime", "G1c", "G1c-process", "G1c-realtime", "int-send-skip"})
 """Writes are not isolated from each other; only what was read must make sense without their order."""
@@ -72,6 +74,8 @@ def check(ops: Iterable[Op], promises: Promises | None = None) -> Verdict:
         _precommitted_reads,
         _lost_writes,
         _unseen,
+        torn_transactions,
+        copying,
         between_operations,
         within_operations,
         against_time,

@@ -95,6 +95,7 @@ def _producing(settings: Settings) -> dict[str, Any]:
         "message.timeout.ms": int(SEND_SECONDS_MAX * 1000),
         "request.timeout.ms": int(REQUEST_SECONDS_MAX * 1000),
         "compression.type": settings.compression,
+        "batch.size": 16_384,
         "linger.ms": settings.linger_ms,
         "retry.backoff.ms": 50,
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from tools.chaos.copies import with_found_copies
 from tools.chaos.history import Key, Op, Outcome, Send, Value
 
 
@@ -40,7 +41,7 @@ class Log:
 
 class Evidence:
     def __init__(self, ops: Iterable[Op]) -> None:
-        self.ops: Sequence[Op] = sorted(ops, key=lambda op: (op.invoked_ns, op.number))
+        self.ops: Sequence[Op] = with_found_copies(sorted(ops, key=lambda op: (op.invoked_ns, op.number)))
         self.read: dict[Key, set[Value]] = {}
         """By operations that are ok."""
         self.writers: dict[Key, dict[Value, tuple[Op, Send]]] = {}

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from tools.chaos.evidence import Evidence
-from tools.chaos.history import Function, Key, Op, Outcome, Value
+from tools.chaos.history import Function, Key, Op, Outcome, Poll, Value
 
 NS_PER_SECOND = 1_000_000_000
 
@@ -85,7 +85,7 @@ def realtime_lag(evidence: Evidence) -> float:
         if op.f in (Function.ASSIGN, Function.SUBSCRIBE):
             positions[op.process] = _positions_after(op, positions.get(op.process, {}))
             assigned_ns[op.process] = op.ended_ns or op.invoked_ns
-        if not op.is_ok or op.f in (Function.ASSIGN, Function.SUBSCRIBE, Function.SEND):
+        if not op.is_ok or not any(isinstance(mop, Poll) for mop in op.mops):
             continue
         stand = positions.get(op.process, {})
         for key, seen in op.reads().items():

@@ -32,6 +32,8 @@ class Function(StrEnum):
     """All or nothing, sends and polls mixed."""
     ASSIGN = "assign"
     SUBSCRIBE = "subscribe"
+    OFFSETS = "offsets"
+    """What a group has committed; see `tools.chaos.copies`."""
     CRASH = "crash"
 
 
@@ -74,9 +76,11 @@ class Op:
     outcome: Outcome = Outcome.INFO
     mops: tuple[Mop, ...] = ()
     keys: Mapping[Key, int | None] = field(default_factory=dict)
-    """Of assign: where to begin; of subscribe: all keys of the topics."""
+    """Of assign: where to begin; of subscribe: all keys of the topics; of offsets: what is committed."""
     rebalanced: frozenset[Key] = frozenset()
     """Keys taken or given since the last poll of this process."""
+    attempt: int | None = None
+    """Of a transaction that copies what it polls: which of all attempts to do so it is."""
     invoked_ns: int = 0
     ended_ns: int | None = None
     """None: nobody knows when, or if, it was done."""
@@ -122,6 +126,8 @@ def invocation(op: Op) -> dict[str, Any]:
         row["mops"] = [mop.to_json() for mop in op.mops]
     if op.keys:
         row["keys"] = dict(op.keys)
+    if op.attempt is not None:
+        row["attempt"] = op.attempt
     return row
 
 
@@ -129,6 +135,8 @@ def completion(op: Op) -> dict[str, Any]:
     row: dict[str, Any] = {"op": op.number, "event": op.outcome, "at_ns": op.ended_ns}
     if op.mops:
         row["mops"] = [mop.to_json() for mop in op.mops]
+    if op.f is Function.OFFSETS:
+        row["keys"] = dict(op.keys)
     if op.rebalanced:
         row["rebalanced"] = sorted(op.rebalanced)
     if op.error:
@@ -141,9 +149,10 @@ def pair(events: Iterable[Mapping[str, Any]]) -> list[Op]:
     ops: dict[int, Op] = {}
     for row in events:
         if row["event"] == "invoke":
-            ops[row["op"]] = Op(row["op"], row["process"], Function(row["f"]), keys=row.get("keys", {}))
+            ops[row["op"]] = Op(row["op"], row["process"], Function(row["f"]), attempt=row.get("attempt"))
             ops[row["op"]].invoked_ns = row["at_ns"]
         op = ops[row["op"]]
+        op.keys = row.get("keys", op.keys)
         if "mops" in row:
             op.mops = tuple(map(mop_from_json, row["mops"]))
         if row["event"] != "invoke":

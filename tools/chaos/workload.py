@@ -11,6 +11,9 @@ from tools.chaos.history import Function, Key, Op
 from tools.chaos.payload import split_key
 
 SENDS_MAX = 4
+BURST_ONE_IN = 10
+BURST_SENDS_MAX = 80
+"""Small ones, so that several batches are under way at once."""
 SIZES = (40, 200, 1_000, 6_000)
 CHANGE_ONE_IN = 64
 """Operations that change what a client reads."""
@@ -112,6 +115,10 @@ class Workload:
     def _send(self, role: Role) -> dict[str, Any]:
         if role.library == "confluent" and self._rng.randrange(OVERSIZED_ONE_IN) == 0:
             return {"f": Function.SEND, "sends": [self._record(self._rng.choice(self.keys), OVERSIZED_BYTES)]}
+        if self._rng.randrange(BURST_ONE_IN) == 0:
+            key = self._rng.choice(self.keys)
+            count = self._rng.randint(SENDS_MAX, BURST_SENDS_MAX)
+            return {"f": Function.SEND, "sends": [self._record(key, self._rng.choice(SIZES)) for _ in range(count)]}
         keys = self._rng.choices(self.keys, k=self._rng.randint(1, 2))
         sends = [
             self._record(self._rng.choice(keys), self._rng.choice(SIZES))
