@@ -9,6 +9,7 @@ from itertools import count
 from typing import Any
 
 from ottla.base.errors import ErrorCode
+from ottla.core.groups.placement import partition_for
 from ottla.core.transactions.asks import (
     AskVerdict,
     CommitGroup,
@@ -21,7 +22,7 @@ from ottla.core.transactions.asks import (
     ProducerIdNeeded,
 )
 from ottla.core.transactions.group_commit import is_outdated, offset_metadata
-from ottla.core.transactions.placement import commit_partition_for
+from ottla.core.transactions.placement import commit_key
 from ottla.core.transactions.records import GroupOffset, Member, Pin
 from tests.sim.transactions_laws import Txn
 from tests.sim.transactions_producer import Producer
@@ -46,7 +47,7 @@ class GroupWorld(World):
         return self.coordinators[sum(transactional_id.encode()) % len(self.coordinators)]
 
     def coordinator_of_group(self) -> Coordinator:
-        return self.coordinators[commit_partition_for(SINK, QUERY, len(self.coordinators))]
+        return self.coordinators[partition_for(commit_key(SINK, QUERY), len(self.coordinators))]
 
     def check_groups(self) -> None:
         """Every acknowledged batch is visible once and whole; no batch is visible in part, or twice."""

@@ -50,6 +50,7 @@ class BrokerConfig:
     log_dirs: tuple[Path, ...] = ()
     metadata_log_dir: Path | None = None
 
+    add_partitions_to_txn_retry_backoff_max_ms: int = 100
     auto_create_topics_enable: bool = True
     broker_rack: str | None = None
     connections_max_idle_ms: int = 600_000
@@ -91,6 +92,15 @@ class BrokerConfig:
     replica_high_watermark_checkpoint_interval_ms: int = 5_000
     request_timeout_ms: int = 30_000
     socket_request_max_bytes: int = 104_857_600
+    transaction_max_timeout_ms: int = 900_000
+    transaction_partition_verification_enable: bool = True
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = 3_600_000
+    transaction_state_log_min_isr: int = 2
+    transaction_state_log_num_partitions: int = 50
+    transaction_state_log_replication_factor: int = 3
+    transaction_state_log_segment_bytes: int = 104_857_600
+    transaction_two_phase_commit_enable: bool = False
+    transactional_id_expiration_ms: int = 604_800_000
 
     @classmethod
     def from_texts(cls, texts: Mapping[str, str], **overrides: object) -> "BrokerConfig":

@@ -15,6 +15,7 @@ from ottla.broker.api.api_versions import ApiVersionsApi
 from ottla.broker.api.configs import ConfigsApi
 from ottla.broker.api.fetch import FetchApi
 from ottla.broker.api.group_admin import GroupAdminApi
+from ottla.broker.api.group_commit import GroupCommitApi
 from ottla.broker.api.group_membership import GroupMembershipApi
 from ottla.broker.api.group_offsets import GroupOffsetsApi
 from ottla.broker.api.log_dirs import LogDirsApi
@@ -26,6 +27,9 @@ from ottla.broker.api.quorum import QuorumApi
 from ottla.broker.api.reassignments import ReassignmentsApi
 from ottla.broker.api.topic_partitions import TopicPartitionsApi
 from ottla.broker.api.topics import TopicsApi
+from ottla.broker.api.transaction_admin import TransactionAdminApi
+from ottla.broker.api.transactions import TransactionsApi
+from ottla.broker.api.txn_offsets import TxnOffsetsApi
 from ottla.broker.metrics import Metrics, MetricsServer
 from ottla.broker.route import Api
 from ottla.broker.router import Router
@@ -34,6 +38,7 @@ from ottla.core.metadata.features import SUPPORTED_FEATURES
 from ottla.core.metadata.image import ClusterImage, ImageDelta
 from ottla.net.listener import Listener, ListenerLimits
 from ottla.runtime import clock
+from ottla.runtime.admission import Admissions
 from ottla.runtime.cleaner import Cleaner
 from ottla.runtime.controller import Controller, ControllerPlace
 from ottla.runtime.directories import open_directories
@@ -41,6 +46,7 @@ from ottla.runtime.disk import Disk
 from ottla.runtime.group_coordinator import GroupCoordinator
 from ottla.runtime.housekeeping import Housekeeping
 from ottla.runtime.replicas import Replicas
+from ottla.runtime.transaction_coordinator import TransactionCoordinator
 from ottla.storage.directory import LogDirectory
 
 log = structlog.get_logger(__name__)
@@ -57,6 +63,7 @@ class Node:
     controller: Controller
     replicas: Replicas
     groups: GroupCoordinator
+    transactions: TransactionCoordinator
     metrics_server: MetricsServer
     failed: asyncio.Future[BaseException]
 
@@ -122,6 +129,8 @@ class Node:
         teardown.push_async_callback(self.replicas.close)
         self.groups = GroupCoordinator(config, self.controller, self.replicas, disk)
         teardown.callback(self.groups.close)
+        self.transactions = TransactionCoordinator(config, self.controller, self.replicas, self.groups, disk)
+        teardown.callback(self.transactions.close)
         self.controller.subscribe(self.replicas.on_image)
         self.controller.subscribe(self._on_image)
         await self._join_cluster(cluster_id, directories.online, teardown)
@@ -145,8 +154,10 @@ class Node:
 
     def _apis(self, cluster_id: str, housekeeping: Housekeeping) -> tuple[Api, ...]:
         replicas, controller, groups, config = self.replicas, self.controller, self.groups, self.config
+        transactions = self.transactions
+        admissions = Admissions(transactions, config.transaction_partition_verification_enable)
         apis: tuple[Api, ...] = (
-            ProduceApi(replicas, self._now_ms),
+            ProduceApi(replicas, admissions, self._now_ms),
             FetchApi(replicas, config.fetch_max_bytes),
             OffsetsApi(replicas, housekeeping.write_start_offsets),
             MetadataApi(controller, replicas, config, cluster_id),
@@ -154,12 +165,16 @@ class Node:
             TopicsApi(controller, replicas, config),
             ReassignmentsApi(controller),
             ConfigsApi(controller, config),
-            ProducersApi(controller, replicas, config),
+            ProducersApi(replicas, transactions),
             LogDirsApi(replicas),
             QuorumApi(controller, config),
             GroupMembershipApi(groups),
             GroupOffsetsApi(groups, controller),
-            GroupAdminApi(groups, controller, config),
+            GroupAdminApi(groups, transactions, controller, config),
+            TransactionsApi(transactions, groups, controller),
+            TxnOffsetsApi(groups, admissions, controller),
+            TransactionAdminApi(transactions),
+            GroupCommitApi(transactions),
         )
         return (*apis, ApiVersionsApi(controller, apis))
 

@@ -5,7 +5,6 @@ from types import MappingProxyType
 
 from ottla.wire.messages.index import ApiKey
 
-_TRANSACTIONS = "transactions are not served yet"
 _SECURITY = "listeners have no authentication yet"
 _ACCESS = "access is not controlled yet"
 _TOKENS = "delegation tokens need authentication, which is not there yet"
@@ -15,15 +14,6 @@ _CONTROLLER = "spoken between a cluster's nodes on the controllers' listener; on
 
 UNSUPPORTED: Mapping[ApiKey, str] = MappingProxyType(
     {
-        ApiKey.ADD_PARTITIONS_TO_TXN: _TRANSACTIONS,
-        ApiKey.ADD_OFFSETS_TO_TXN: _TRANSACTIONS,
-        ApiKey.END_TXN: _TRANSACTIONS,
-        ApiKey.WRITE_TXN_MARKERS: _TRANSACTIONS,
-        ApiKey.TXN_OFFSET_COMMIT: _TRANSACTIONS,
-        ApiKey.DESCRIBE_TRANSACTIONS: _TRANSACTIONS,
-        ApiKey.LIST_TRANSACTIONS: _TRANSACTIONS,
-        ApiKey.COMMIT_GROUP: _TRANSACTIONS,
-        ApiKey.DESCRIBE_GROUP_COMMIT: _TRANSACTIONS,
         ApiKey.SASL_HANDSHAKE: _SECURITY,
         ApiKey.SASL_AUTHENTICATE: _SECURITY,
         ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _SECURITY,

@@ -30,7 +30,7 @@ class Coordinators(Generic[C]):
         controller: Controller,
         replicas: Replicas,
         driver: Driver,
-        new_core: Callable[[], C],
+        new_core: Callable[[Partition], C],
     ) -> None:
         """`topic`: the internal topic, as it is to be created."""
         self._topic = topic
@@ -47,17 +47,25 @@ class Coordinators(Generic[C]):
 
     def of(self, key: str) -> Shard[C]:
         """The shard that coordinates `key`; raises Refused when it is not here."""
-        image = self._controller.image.topics_by_name.get(self._topic.name)
-        shard = None if image is None else self._shards.get(partition_for(key, len(image.partitions)))
+        return self.at(self.index_of(key))
+
+    def at(self, index: int) -> Shard[C]:
+        """The shard of one partition of the topic; raises Refused when it is not here."""
+        shard = self._shards.get(index)
         if shard is None:
             raise Refused(ErrorCode.NOT_COORDINATOR, "this node does not coordinate it")
         return shard
+
+    def index_of(self, key: str) -> int:
+        """The partition that `key` belongs to, or -1 while there is no topic."""
+        image = self._controller.image.topics_by_name.get(self._topic.name)
+        return -1 if image is None else partition_for(key, len(image.partitions))
 
     async def node_of(self, key: str) -> int:
         """The broker that coordinates `key`, its topic created if need be; Refused while nobody does."""
         await self._ensure_topic()
         image = self._controller.image.topics_by_name[self._topic.name]
-        index = partition_for(key, len(image.partitions))
+        index = self.index_of(key)
         leader = image.partitions[index].leader
         if leader < 0:
             raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self._topic.name}-{index} has no leader")
@@ -92,7 +100,7 @@ class Coordinators(Generic[C]):
     def _on_led(self, partition: Partition) -> None:
         index = partition.key.partition
         if index not in self._shards:
-            self._shards[index] = Shard(self._new_core(), partition, self._driver)
+            self._shards[index] = Shard(self._new_core(partition), partition, self._driver)
 
     def _on_lost(self, partition: Partition) -> None:
         shard = self._shards.pop(partition.key.partition, None)

@@ -1,5 +1,6 @@
 """The group coordinator of this node: the shards of `__consumer_offsets`, and the topics as they see them."""
 
+import asyncio
 from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
@@ -15,8 +16,10 @@ from ottla.runtime import clock
 from ottla.runtime.controller import Controller
 from ottla.runtime.coordinators import Coordinators, internal_topic
 from ottla.runtime.disk import Disk
+from ottla.runtime.partition import Partition
 from ottla.runtime.replicas import Replicas
-from ottla.runtime.shard import Driver, Shard
+from ottla.runtime.shard import Driver, Shard, Stamp
+from ottla.wire.control import EndTxnMarker
 
 OFFSETS_TOPIC = "__consumer_offsets"
 Decide = Callable[[GroupShard, int], Decision]
@@ -50,9 +53,17 @@ class GroupCoordinator:
         """The broker that coordinates the group."""
         return await self._coordinators.node_of(group_id)
 
-    async def ask(self, group_id: str, decide: Decide) -> Any:
+    async def ask(self, group_id: str, decide: Decide, stamp: Stamp | None = None) -> Any:
         """The committed answer of the group's coordinator; raises Refused."""
-        return await self._ask(self._coordinators.of(group_id), decide)
+        return await self._ask(self._coordinators.of(group_id), decide, stamp)
+
+    def partition_of(self, group_id: str) -> Partition:
+        """Where the group's offsets are written; raises Refused when that is not here."""
+        return self._coordinators.of(group_id).partition
+
+    def write_marker(self, index: int, marker: EndTxnMarker, transaction_version: int) -> asyncio.Future[None] | None:
+        """End a client's transaction among the offsets of one partition; what to wait for. Raises Refused."""
+        return self._coordinators.at(index).write_marker(marker, transaction_version)
 
     async def ask_all(self, decide: Decide) -> list[Any]:
         """The answers of all shards of this node."""
@@ -68,16 +79,16 @@ class GroupCoordinator:
         self._clock.stop()
         self._coordinators.close()
 
-    async def _ask(self, shard: Shard[GroupShard], decide: Decide) -> Any:
+    async def _ask(self, shard: Shard[GroupShard], decide: Decide, stamp: Stamp | None = None) -> Any:
         topics = self._current_topics()
         if shard.is_loaded and self._seen.get(shard) is not topics:
             # Told only when asked something: most shards of most nodes have no groups at all.
             self._seen = {known: seen for known, seen in self._seen.items() if not known.is_resigned}
             self._seen[shard] = topics
             await shard.ask(lambda core, now_ms: core.on_topics(topics, now_ms))
-        return await shard.ask(decide)
+        return await shard.ask(decide, stamp)
 
-    def _new_core(self) -> GroupShard:
+    def _new_core(self, partition: Partition) -> GroupShard:
         core = GroupShard(self._settings, self._random)
         core.on_topics(self._current_topics(), self._clock.now_ms())
         return core

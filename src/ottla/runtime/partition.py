@@ -13,6 +13,7 @@ from ottla.base.limits import PRODUCED_DECOMPRESSED_BYTES_MAX
 from ottla.base.topic_settings import LogConfig
 from ottla.base.types import NO_PRODUCER, BrokerId, Epoch, Offset, TopicPartition, Uuid
 from ottla.core.metadata.entries import PartitionImage
+from ottla.core.producers import Verification
 from ottla.core.replication.leader import Leader, Leadership
 from ottla.runtime.disk import Disk
 from ottla.runtime.recompression import stored_form
@@ -21,7 +22,8 @@ from ottla.storage import retention
 from ottla.storage.log import Log
 from ottla.storage.slices import Slices
 from ottla.wire.batch import keyless_records
-from ottla.wire.batch_header import BatchHeader, read_header, stamp_append_time
+from ottla.wire.batch_header import TRANSACTIONAL, BatchHeader, read_header, stamp_append_time
+from ottla.wire.control import EndTxnMarker, encode_end_txn_marker
 from ottla.wire.malformed import Malformed
 from ottla.wire.produced import check_produced
 
@@ -34,6 +36,18 @@ class BadRecords(Refused):
     def __init__(self, code: ErrorCode, why: str, records: list[tuple[int, str]]) -> None:
         super().__init__(code, why)
         self.records = records
+
+
+class Admission(NamedTuple):
+    """What the coordinator has said of a transactional batch before it is appended (KIP-890)."""
+
+    verification: Verification | None = None
+    """None: nothing had to be asked."""
+    is_epoch_bumped: bool = False
+    """The producer begins each transaction with a new epoch."""
+
+
+NOT_ADMITTED = Admission()
 
 
 class Appended(NamedTuple):
@@ -150,7 +164,7 @@ class Partition:
 
     # ---------------------------------------------------------------- append
 
-    def append(self, data: memoryview | None, acks: int, now_ms: int) -> Appended:
+    def append(self, data: memoryview | None, acks: int, now_ms: int, admission: Admission = NOT_ADMITTED) -> Appended:
         """Append one batch as the leader; raises Refused. The memory of `data` is written to (offsets, time)."""
         leader = self.led()
         config = self.config
@@ -173,7 +187,12 @@ class Partition:
         else:
             self._check_timestamps(header, now_ms)
         if header.producer_id != NO_PRODUCER:
-            duplicate = self.log.producers.check(header, is_verified=False)
+            producers = self.log.producers
+            if header.attributes & TRANSACTIONAL:
+                is_verified, is_bumped = self._is_verified(header, admission), admission.is_epoch_bumped
+                duplicate = producers.check(header, is_verified=is_verified, supports_epoch_bump=is_bumped)
+            else:
+                duplicate = producers.check(header)
             if duplicate is not None:
                 if config.flush_messages == 1 and self._flushed.value < self.log.end_offset:
                     self._start_flush(self.log.end_offset)
@@ -186,16 +205,35 @@ class Partition:
         base_offset = self._write(data, header, leader, now_ms)
         return Appended(base_offset, base_offset + header.last_offset_delta + 1, stamped_ms, self.log.start_offset)
 
-    def append_own(self, batch: bytearray, now_ms: int) -> int:
+    def append_own(self, batch: bytearray, now_ms: int, admission: Admission = NOT_ADMITTED) -> int:
         """Append a batch that this node has made itself, as a coordinator; where the log ends then."""
-        leader = self.led()
-        if not leader.has_enough_in_sync:
-            raise Refused(ErrorCode.NOT_ENOUGH_REPLICAS, f"{len(leader.term.isr)} replicas of {self.key} are in sync")
+        leader = self._led_in_sync()
         if len(batch) > self.config.max_message_bytes:
             raise Refused(ErrorCode.MESSAGE_TOO_LARGE, f"a batch of {len(batch)} bytes for {self.key}")
         data = memoryview(batch)
+        header = read_header(data)
+        if header.is_transactional:
+            self.log.producers.check_own(header, is_verified=self._is_verified(header, admission))
+        self._write(data, header, leader, now_ms)
+        return self.log.end_offset
+
+    def append_marker(self, marker: EndTxnMarker, transaction_version: int, now_ms: int) -> int:
+        """End a producer's transaction in this partition, as its coordinator says; where the log ends then."""
+        leader = self._led_in_sync()
+        self.log.producers.check_marker(marker, transaction_version)
+        data = memoryview(bytearray(encode_end_txn_marker(marker, timestamp_ms=now_ms)))
         self._write(data, read_header(data), leader, now_ms)
         return self.log.end_offset
+
+    def _led_in_sync(self) -> Leader:
+        leader = self.led()
+        if not leader.has_enough_in_sync:
+            raise Refused(ErrorCode.NOT_ENOUGH_REPLICAS, f"{len(leader.term.isr)} replicas of {self.key} are in sync")
+        return leader
+
+    def _is_verified(self, header: BatchHeader, admission: Admission) -> bool:
+        verification = admission.verification
+        return verification is not None and self.log.producers.is_verified(header.producer_id, verification)
 
     def acknowledged(self, end_offset: int, acks: int) -> asyncio.Future[None] | None:
         """What an answer to an append must wait for; None when nothing."""

@@ -8,16 +8,16 @@ wait for the same mark. Nothing is awaited between a decision and its records be
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import structlog
 
 from ottla.base.errors import ErrorCode, Refused
 from ottla.runtime.disk import Disk
-from ottla.runtime.partition import Partition
+from ottla.runtime.partition import Admission, Partition
 from ottla.storage.slices import Slices
-from ottla.wire.batch import decode_records, encode_batch, iter_headers, new_records
-from ottla.wire.control import decode_end_txn_marker
+from ottla.wire.batch import ProducerStamp, decode_records, encode_batch, iter_headers, new_records
+from ottla.wire.control import EndTxnMarker, decode_end_txn_marker
 from ottla.wire.malformed import Malformed
 
 log = structlog.get_logger(__name__)
@@ -42,7 +42,9 @@ class Decision(Protocol):
     @property
     def reply(self) -> Any: ...
     @property
-    def effects(self) -> Sequence[Any]: ...
+    def effects(self) -> Sequence[Any]:
+        """Answers to those who wait, with a `ticket` and a `reply`; anything else is for `Driver.perform`."""
+        ...
 
 
 class Core(Protocol):
@@ -60,6 +62,17 @@ class Core(Protocol):
 C = TypeVar("C", bound=Core)
 
 
+def _nothing_to_perform(effect: Any) -> None:
+    raise AssertionError(f"nobody carries out {effect}")
+
+
+class Stamp(NamedTuple):
+    """The client's transaction in which records are written, and what its coordinator has said of it."""
+
+    producer: ProducerStamp
+    admission: Admission
+
+
 @dataclass(frozen=True, slots=True)
 class Driver:
     """What all shards of one kind share."""
@@ -70,6 +83,8 @@ class Driver:
     disk: Disk
     commit_timeout_ms: int
     batch_bytes_max: int = 512 * 1024
+    perform: Callable[[Any], None] = _nothing_to_perform
+    """Carries out what a core wants done elsewhere. It must not fail: what does not succeed the core asks for again."""
 
 
 class Shard(Generic[C]):
@@ -99,16 +114,25 @@ class Shard(Generic[C]):
     async def loaded(self) -> None:
         await asyncio.wait([self._loading])
 
-    async def ask(self, decide: Callable[[C, int], Decision]) -> Any:
-        """The core's answer, once it is committed; raises Refused."""
-        if not self.is_loaded:
-            raise Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the coordinator is still reading its log")
-        decision = decide(self.core, self._driver.now_ms())
+    async def ask(self, decide: Callable[[C, int], Decision], stamp: Stamp | None = None) -> Any:
+        """The core's answer, once it is committed; raises Refused, which is an answer too and waits like one.
+
+        With a stamp the records are written inside a client's transaction.
+        """
+        self._check_loaded()
+        try:
+            decision = decide(self.core, self._driver.now_ms())
+        except Refused:
+            self._arm()
+            seen = self._committed()
+            if seen is not None:
+                await self._wait_for(seen)
+            raise
         reply = decision.reply
         ticket = getattr(reply, "ticket", None)
         if ticket is not None:
             parked = self._parked[ticket] = asyncio.get_running_loop().create_future()
-        committed = self._carry_out(decision)
+        committed = self._carry_out(decision, stamp)
         if ticket is not None:
             try:
                 return await parked
@@ -117,6 +141,17 @@ class Shard(Generic[C]):
         if committed is not None:
             await self._wait_for(committed)
         return reply
+
+    def write_marker(self, marker: EndTxnMarker, transaction_version: int) -> asyncio.Future[None] | None:
+        """End a client's transaction in this partition; what to wait for, if anything. Raises Refused."""
+        self._check_loaded()
+        self.partition.append_marker(marker, transaction_version, self._driver.wall_ms())
+        self.core.end_transaction(marker.producer_id, marker.committed)
+        return self._committed()
+
+    def _check_loaded(self) -> None:
+        if not self.is_loaded:
+            raise Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the coordinator is still reading its log")
 
     def resign(self) -> None:
         """Another node coordinates now, or none."""
@@ -135,18 +170,18 @@ class Shard(Generic[C]):
 
     # ---------------------------------------------------------------- decisions
 
-    def _carry_out(self, decision: Decision) -> asyncio.Future[None] | None:
+    def _carry_out(self, decision: Decision, stamp: Stamp | None = None) -> asyncio.Future[None] | None:
         """Append and apply; effects leave when the log is committed so far. What to wait for, if anything."""
         try:
             if decision.records:
-                self._append(decision.records)
+                self._append(decision.records, stamp)
         except Refused as refusal:
-            self._hand_out([effect for effect in decision.effects if effect.reply.error != ErrorCode.NONE])
+            self._hand_out([effect for effect in decision.effects if _is_refusal(effect)])
             code = _COORDINATOR_ERRORS.get(refusal.code, refusal.code)
             raise Refused(code, refusal.why) from None
         finally:
             self._arm()
-        committed = self.partition.acknowledged(self.partition.log.end_offset, -1)
+        committed = self._committed()
         if decision.effects:
             if committed is None:
                 self._hand_out(decision.effects)
@@ -155,7 +190,11 @@ class Shard(Generic[C]):
                 committed.add_done_callback(lambda done: self._hand_out_if(done, effects))
         return committed
 
-    def _append(self, records: Sequence[Any]) -> None:
+    def _committed(self) -> asyncio.Future[None] | None:
+        """Everything that is in the log so far; None if it is committed."""
+        return self.partition.acknowledged(self.partition.log.end_offset, -1)
+
+    def _append(self, records: Sequence[Any], stamp: Stamp | None) -> None:
         """One batch, or a few when the records are many; applied as soon as they are in the log, batch by batch."""
         wall_ms, now_ms = self._driver.wall_ms(), self._driver.now_ms()
         begin = size = 0
@@ -164,15 +203,22 @@ class Shard(Generic[C]):
             key, value = self._driver.encode(record)
             size += len(key) + len(value or b"") + 32
             if pairs and size > self._driver.batch_bytes_max:
-                self._append_batch(records[begin:index], pairs, wall_ms, now_ms)
+                self._append_batch(pairs, wall_ms, stamp)
+                self._apply(records[begin:index], now_ms)
                 begin, size, pairs = index, len(key) + len(value or b""), []
             pairs.append((key, value))
-        self._append_batch(records[begin:], pairs, wall_ms, now_ms)
+        self._append_batch(pairs, wall_ms, stamp)
+        self._apply(records[begin:], now_ms)
 
-    def _append_batch(
-        self, records: Sequence[Any], pairs: Sequence[tuple[bytes, bytes | None]], wall_ms: int, now_ms: int
-    ) -> None:
-        self.partition.append_own(bytearray(encode_batch(new_records(pairs, wall_ms))), wall_ms)
+    def _append_batch(self, pairs: Sequence[tuple[bytes, bytes | None]], wall_ms: int, stamp: Stamp | None) -> None:
+        records = new_records(pairs, wall_ms)
+        if stamp is None:
+            self.partition.append_own(bytearray(encode_batch(records)), wall_ms)
+        else:
+            batch = bytearray(encode_batch(records, producer=stamp.producer))
+            self.partition.append_own(batch, wall_ms, stamp.admission)
+
+    def _apply(self, records: Sequence[Any], now_ms: int) -> None:
         for record in records:
             self.core.apply(record, now_ms)
 
@@ -191,7 +237,12 @@ class Shard(Generic[C]):
 
     def _hand_out(self, effects: Sequence[Any]) -> None:
         for effect in effects:
-            parked = self._parked.get(effect.ticket)
+            ticket = getattr(effect, "ticket", None)
+            if ticket is None:
+                if not self.is_resigned:
+                    self._driver.perform(effect)
+                continue
+            parked = self._parked.get(ticket)
             if parked is not None and not parked.done():
                 parked.set_result(effect.reply)
 
@@ -263,3 +314,8 @@ class Shard(Generic[C]):
                 self.core.load(record.key or b"", record.value, record.timestamp, producer_id)
                 count += 1
         return offset, count
+
+
+def _is_refusal(effect: Any) -> bool:
+    reply = getattr(effect, "reply", None)
+    return reply is not None and reply.error != ErrorCode.NONE

@@ -17,7 +17,12 @@ from ottla.core.metadata import records as r
 from ottla.core.metadata.asks import Decision, ProducerIdBlock
 from ottla.core.metadata.image import ClusterImage, ImageDelta
 from ottla.core.metadata.state import ControllerState
+from ottla.core.transactions.asks import MarkersWritten, ProducerIdNeeded, Waiting, WriteMarkers
+from ottla.core.transactions.settings import TransactionSettings
+from ottla.core.transactions.shard import TransactionShard
 from ottla.net.connection import Peer
+from ottla.runtime.producer_ids import ProducerIds
+from ottla.wire.control import EndTxnMarker
 from ottla.wire.primitives import Buffer, Message
 
 CLUSTER_ID = "b3R0bGEtY29tcGF0LTAwMQ"
@@ -126,6 +131,47 @@ class FakeReplicas:
 
     def home_of(self, partition: Any) -> Any:
         return partition.home
+
+
+class FakeTransactions:
+    """The coordinator of all transactional ids, on the real core. What is decided is applied, markers stand at once."""
+
+    def __init__(self, controller: CoreController) -> None:
+        self.ids = ProducerIds(controller, 1)  # type: ignore[arg-type]
+        self.core = TransactionShard(TransactionSettings(has_two_phase_commit=True), Random(7), 0)
+        self.now_ms = 1_000
+        self.markers = self
+        self.written: list[tuple[str, int, EndTxnMarker, int]] = []
+
+    async def node_of(self, key: str) -> int:
+        return 1
+
+    async def ask(self, key: str, decide: Callable[[TransactionShard, int], Any]) -> Any:
+        decision = decide(self.core, self.now_ms)
+        for record in decision.records:
+            self.core.apply(record, self.now_ms)
+        for effect in decision.effects:
+            if isinstance(effect, WriteMarkers):
+                done = MarkersWritten(effect.marker_id, effect.transactional_id, frozenset(effect.partitions))
+                await self.ask(key, lambda core, now_ms, done=done: core.on_markers(done, now_ms))  # type: ignore[misc]
+        if isinstance(decision.reply, Waiting):
+            raise Refused(ErrorCode.CONCURRENT_TRANSACTIONS, "nobody waits here")
+        return decision.reply
+
+    async def ask_with_id(self, key: str, decide: Callable[[TransactionShard, int, int], Any]) -> Any:
+        reply = await self.ask(key, lambda core, now_ms: decide(core, now_ms, -1))
+        if not isinstance(reply, ProducerIdNeeded):
+            return reply
+        new = await self.ids.next()
+        return await self.ask(key, lambda core, now_ms: decide(core, now_ms, new))
+
+    async def ask_all(self, decide: Callable[[TransactionShard, int], Any]) -> list[Any]:
+        return [await self.ask("", decide)]
+
+    async def write_and_wait(self, topic: str, index: int, marker: EndTxnMarker, transaction_version: int) -> None:
+        if topic != "one":
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "not here")
+        self.written.append((topic, index, marker, transaction_version))
 
 
 def one_node(settings: Mapping[str, str] | None = None) -> tuple[CoreController, BrokerConfig]:

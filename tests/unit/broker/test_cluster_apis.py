@@ -72,12 +72,15 @@ def test_features_without_apis_behind_them_are_not_told() -> None:
     api = api_versions(metadata_version=25, transaction_version=2, group_version=1, share_version=1)
     for version, supported in (
         (3, {"metadata.version"}),
-        (4, {"metadata.version", "eligible.leader.replicas.version"}),
+        (
+            4,
+            {"metadata.version", "eligible.leader.replicas.version", "group.version", "transaction.version"},
+        ),
     ):
         answer = ask_versions(api, version)
         assert {one.name for one in answer.supported_features} == supported
         finalized = [(one.name, one.min_version_level, one.max_version_level) for one in answer.finalized_features]
-        assert finalized == [("metadata.version", 25, 25)]
+        assert finalized == [("metadata.version", 25, 25), ("transaction.version", 2, 2), ("group.version", 1, 1)]
         assert answer.finalized_features_epoch == 42
 
 

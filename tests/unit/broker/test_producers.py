@@ -7,19 +7,19 @@ from typing import Any
 import pytest
 
 from ottla.base.errors import ErrorCode, Refused
-from ottla.broker.api.producers import ProducerIds, ProducersApi
+from ottla.broker.api.producers import ProducersApi
 from ottla.core.metadata import records as r
 from ottla.core.producers.producer import Producer, RememberedBatch
+from ottla.runtime.producer_ids import ProducerIds
 from ottla.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest
-from tests.unit.broker.cluster import CoreController, FakeReplicas, call, one_node, told
+from tests.unit.broker.cluster import CoreController, FakeReplicas, FakeTransactions, call, one_node, told
 
 BLOCK = 1000
 
 
 def api_of(controller: CoreController, replicas: FakeReplicas | None = None) -> ProducersApi:
-    _, config = one_node()
-    return ProducersApi(controller, replicas or FakeReplicas(), config)  # type: ignore[arg-type]
+    return ProducersApi(replicas or FakeReplicas(), FakeTransactions(controller))  # type: ignore[arg-type]
 
 
 def init(api: ProducersApi, version: int = 5, **fields: Any) -> Any:
@@ -27,7 +27,7 @@ def init(api: ProducersApi, version: int = 5, **fields: Any) -> Any:
     return told(asyncio.run(api.init(call(request, version))), version)
 
 
-@pytest.mark.parametrize("version", range(6))
+@pytest.mark.parametrize("version", range(7))
 def test_every_version_gets_a_new_id_with_epoch_0(version: int) -> None:
     controller, _ = one_node()
     api = api_of(controller)
@@ -42,10 +42,12 @@ def test_every_version_gets_a_new_id_with_epoch_0(version: int) -> None:
         ({"producer_id": 5}, ErrorCode.INVALID_REQUEST),
         ({"producer_epoch": 3}, ErrorCode.INVALID_REQUEST),
         ({"transactional_id": ""}, ErrorCode.INVALID_REQUEST),
-        ({"transactional_id": "mine"}, ErrorCode.UNSUPPORTED_VERSION),
+        ({"transactional_id": "mine"}, 0),
+        ({"transactional_id": "mine", "transaction_timeout_ms": 0}, ErrorCode.INVALID_TRANSACTION_TIMEOUT),
+        ({"transactional_id": "mine", "transaction_timeout_ms": 900_001}, ErrorCode.INVALID_TRANSACTION_TIMEOUT),
     ],
 )
-def test_only_an_idempotent_producer_gets_an_id(fields: dict[str, Any], code: int) -> None:
+def test_a_producer_gets_an_id_if_its_question_makes_sense(fields: dict[str, Any], code: int) -> None:
     controller, _ = one_node()
     answer = init(api_of(controller), **fields)
     assert answer.error_code == code

@@ -20,12 +20,14 @@ from ottla.broker.api.quorum import QuorumApi
 from ottla.broker.api.reassignments import ReassignmentsApi
 from ottla.broker.api.topic_partitions import TopicPartitionsApi
 from ottla.broker.api.topics import TopicsApi
+from ottla.broker.api.transaction_admin import TransactionAdminApi
+from ottla.broker.api.transactions import TransactionsApi
 from ottla.broker.route import Api, Call, Route
 from ottla.core.metadata.asks import NewTopic
 from ottla.runtime.controller import QuorumStatus, ReplicaStatus
 from ottla.wire.messages.index import RESPONSES, ApiKey
 from ottla.wire.primitives import Message
-from tests.unit.broker.cluster import CLUSTER_ID, PEER, FakeReplicas, one_node, told
+from tests.unit.broker.cluster import CLUSTER_ID, PEER, FakeReplicas, FakeTransactions, one_node, told
 from tests.unit.wire.message_values import kio_bytes, kio_messages, kio_values
 
 TOPIC_ID = b"\x05" * 16
@@ -50,18 +52,22 @@ class FakeDirectory:
 
 def apis() -> tuple[Any, tuple[Api, ...]]:
     controller, config = one_node()
-    asyncio.run(controller.create_topics([NewTopic("one", 2, 1), NewTopic("two", 1, 1)]))
+    topics = [NewTopic("one", 2, 1), NewTopic("two", 1, 1), NewTopic("__consumer_offsets", 2, 1)]
+    asyncio.run(controller.create_topics(topics))
     status = QuorumStatus(1, 3, 29, (ReplicaStatus(1, 30, -1, -1, True),))
     controller.quorum_status = lambda: status  # type: ignore[attr-defined]
     replicas: Any = FakeReplicas(directories=[FakeDirectory(Path("/"), True)])
     core: Any = controller
+    transactions: Any = FakeTransactions(controller)
     served: tuple[Api, ...] = (
         MetadataApi(core, replicas, config, CLUSTER_ID),
         TopicPartitionsApi(core, config),
         TopicsApi(core, replicas, config),
         ReassignmentsApi(core),
         ConfigsApi(core, config),
-        ProducersApi(core, replicas, config),
+        ProducersApi(replicas, transactions),
+        TransactionsApi(transactions, transactions, core),
+        TransactionAdminApi(transactions),
         LogDirsApi(replicas),
         QuorumApi(core, config),
     )

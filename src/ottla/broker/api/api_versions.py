@@ -8,7 +8,12 @@ from ottla.base.own_client import OWN_CLIENT
 from ottla.broker.route import Api, Call, Route, versions
 from ottla.core.metadata.features import SUPPORTED_FEATURES
 from ottla.core.metadata.image import ClusterImage, ImageDelta
-from ottla.core.metadata.state import ELIGIBLE_LEADER_REPLICAS_VERSION, METADATA_VERSION
+from ottla.core.metadata.state import (
+    ELIGIBLE_LEADER_REPLICAS_VERSION,
+    GROUP_VERSION,
+    METADATA_VERSION,
+    TRANSACTION_VERSION,
+)
 from ottla.runtime.controller import Controller
 from ottla.wire.messages.api_versions import (
     ApiVersion,
@@ -19,8 +24,8 @@ from ottla.wire.messages.api_versions import (
 )
 from ottla.wire.messages.index import ApiKey
 
-_SERVED_FEATURES = (METADATA_VERSION, ELIGIBLE_LEADER_REPLICAS_VERSION)
-"""Clients act on features: transaction.version, group.version and share.version wait for the APIs behind them."""
+_SERVED_FEATURES = (METADATA_VERSION, ELIGIBLE_LEADER_REPLICAS_VERSION, GROUP_VERSION, TRANSACTION_VERSION)
+"""Clients act on features: share.version waits for the APIs behind it."""
 _NAMES_CLIENT = 3
 _KNOWS_FEATURES_FROM_ZERO = 4
 _CLIENT_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?\Z")

@@ -9,6 +9,7 @@ from ottla.core.groups import asks
 from ottla.net.connection import Peer
 from ottla.runtime.controller import Controller
 from ottla.runtime.group_coordinator import GroupCoordinator
+from ottla.runtime.transaction_coordinator import TransactionCoordinator
 from ottla.wire.messages import consumer_group_describe as consumer_describe
 from ottla.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from ottla.wire.messages.describe_groups import (
@@ -28,8 +29,15 @@ _DEAD = "Dead"
 
 
 class GroupAdminApi:
-    def __init__(self, groups: GroupCoordinator, controller: Controller, config: BrokerConfig) -> None:
+    def __init__(
+        self,
+        groups: GroupCoordinator,
+        transactions: TransactionCoordinator,
+        controller: Controller,
+        config: BrokerConfig,
+    ) -> None:
         self._groups = groups
+        self._transactions = transactions
         self._controller = controller
         self._endpoints = Endpoints(config)
 
@@ -67,9 +75,10 @@ class GroupAdminApi:
     async def _node_of(self, key: str, key_type: int) -> int:
         if key_type == _GROUP:
             return await self._groups.node_of(key)
-        if key_type in (_TRANSACTION, _SHARE):
-            kind = "transactions" if key_type == _TRANSACTION else "share groups"
-            raise Refused(ErrorCode.UNSUPPORTED_VERSION, f"{kind} are not served by this node")
+        if key_type == _TRANSACTION:
+            return await self._transactions.node_of(key)
+        if key_type == _SHARE:
+            raise Refused(ErrorCode.UNSUPPORTED_VERSION, "share groups are not served by this node")
         raise Refused(ErrorCode.INVALID_REQUEST, f"coordinator type {key_type} is unknown")
 
     async def list_groups(self, call: Call[ListGroupsRequest]) -> ListGroupsResponse:

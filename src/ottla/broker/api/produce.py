@@ -1,21 +1,26 @@
 """Produce: batches go from the request's memory into the log, unopened.
 
 The appends of all partitions happen in the first step, while the request's memory is valid; only acknowledgements are
-waited for. Version 13 names topics by id; versions below 3 carry formats that ended with Kafka 4.0, and are advertised
-only because older librdkafka compresses nothing unless it sees version 0 (KAFKA-18659).
+waited for. The first batch of a transaction is kept until its coordinator has been asked (KIP-890): up to version 11
+whether the partition is in the transaction, from version 12 on to put it there. Version 13 names topics by id; versions
+below 3 carry formats that ended with Kafka 4.0, and are advertised only because older librdkafka compresses nothing
+unless it sees version 0 (KAFKA-18659).
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 from ottla.base.errors import ErrorCode, Refused
 from ottla.base.types import INTERNAL_TOPICS
 from ottla.broker.route import Call, Route, answering, versions
 from ottla.net.connection import Hangup
-from ottla.runtime.partition import BadRecords, Partition
+from ottla.runtime.admission import Admissions, Entrant
+from ottla.runtime.partition import NOT_ADMITTED, Admission, BadRecords, Partition
 from ottla.runtime.replicas import Replicas
-from ottla.wire.batch_header import CODEC_MASK, TRANSACTIONAL
+from ottla.wire.batch_header import CODEC_MASK, TRANSACTIONAL, read_header
 from ottla.wire.compression import Codec
+from ottla.wire.malformed import Malformed
 from ottla.wire.messages.index import ApiKey
 from ottla.wire.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -31,7 +36,16 @@ _ADMIN_CLIENT = "__admin_client"
 """The name under which Kafka's own tools may write to internal topics."""
 _ACKS = (-1, 0, 1)
 _TOPIC_ID_VERSION = 13
+_ADDS_PARTITIONS_VERSION = 12
+_KNOWS_ABORTABLE_VERSION = 11
 _ZSTD_VERSION = 7
+_COORDINATION = (
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.NETWORK_EXCEPTION,
+)
+_NOBODY: Mapping[int, Admission | Refused] = MappingProxyType({})
 _ATTRIBUTES_AT = 22
 """The low byte of a batch's attributes."""
 
@@ -48,8 +62,9 @@ class _Waiting:
 
 
 class ProduceApi:
-    def __init__(self, replicas: Replicas, now_ms: Callable[[], int]) -> None:
+    def __init__(self, replicas: Replicas, admissions: Admissions, now_ms: Callable[[], int]) -> None:
         self._replicas = replicas
+        self._admissions = admissions
         self._now_ms = now_ms
 
     def routes(self) -> tuple[Route, ...]:
@@ -57,6 +72,7 @@ class ProduceApi:
 
     async def produce(self, call: Call[ProduceRequest]) -> ProduceResponse | None:
         ask = call.request
+        admitted = _NOBODY if ask.transactional_id is None else await self._admit(call)
         now_ms = self._now_ms()
         waiting: list[_Waiting] = []
         response = ProduceResponse()
@@ -66,7 +82,10 @@ class ProduceApi:
                 result = PartitionProduceResponse(data.index, 0, -1, -1, -1)
                 answer.partition_responses.append(result)
                 try:
-                    self._append(call, topic, data, result, now_ms, waiting)
+                    admission = admitted.get(id(data), NOT_ADMITTED)
+                    if isinstance(admission, Refused):
+                        raise admission
+                    self._append(call, topic, data, result, admission, now_ms, waiting)
                 except Refused as refusal:
                     _refuse(result, refusal)
             response.responses.append(answer)
@@ -83,16 +102,14 @@ class ProduceApi:
         topic: TopicProduceData,
         data: PartitionProduceData,
         result: PartitionProduceResponse,
+        admission: Admission,
         now_ms: int,
         waiting: list[_Waiting],
     ) -> None:
         acks = call.request.acks
         if acks not in _ACKS:
             raise Refused(ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be -1, 0 or 1, not {acks}")
-        if call.version >= _TOPIC_ID_VERSION:
-            partition = self._replicas.find_by_id(topic.topic_id, data.index)
-        else:
-            partition = self._replicas.find(topic.name, data.index)
+        partition = self._find(topic, data.index, call.version)
         if partition.key.topic in INTERNAL_TOPICS and call.client_id != _ADMIN_CLIENT:
             raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"only coordinators write to {partition.key.topic}")
         records = data.records
@@ -100,13 +117,78 @@ class ProduceApi:
         if records is not None and len(records) > _ATTRIBUTES_AT:
             _check_attributes(records[_ATTRIBUTES_AT], call)
         result.log_start_offset = partition.log.start_offset
-        appended = partition.append(records, acks, now_ms)
+        appended = partition.append(records, acks, now_ms, admission)
         result.base_offset = appended.base_offset
         result.log_append_time_ms = appended.log_append_time_ms
         result.log_start_offset = appended.log_start_offset
         future = partition.acknowledged(appended.end_offset, acks)
         if future is not None:
             waiting.append(_Waiting(result, partition, future))
+
+    def _find(self, topic: TopicProduceData, index: int, version: int) -> Partition:
+        if version >= _TOPIC_ID_VERSION:
+            return self._replicas.find_by_id(topic.topic_id, index)
+        return self._replicas.find(topic.name, index)
+
+    async def _admit(self, call: Call[ProduceRequest]) -> Mapping[int, Admission | Refused]:
+        """What the coordinator says of each transactional batch, by the identity of its place in the request."""
+        entering = self._entering(call) if call.request.acks in _ACKS else {}
+        if any(
+            not partition.log.producers.has_open(entrant.producer_id, entrant.producer_epoch)
+            for entrant, places in entering.items()
+            for _, partition in places
+        ):
+            _keep(call.request)
+        admitted: dict[int, Admission | Refused] = {}
+        for entrant, places in entering.items():
+            answers = await self._admissions.ask(entrant, [partition for _, partition in places])
+            for (data, _), answer in zip(places, answers, strict=True):
+                admitted[id(data)] = _to_producer(answer, call.version) if isinstance(answer, Refused) else answer
+        return admitted
+
+    def _entering(self, call: Call[ProduceRequest]) -> dict[Entrant, list[tuple[PartitionProduceData, Partition]]]:
+        """Sound transactional batches for partitions that are here, by producer; the rest is refused later on."""
+        ask = call.request
+        assert ask.transactional_id is not None
+        entering: dict[Entrant, list[tuple[PartitionProduceData, Partition]]] = {}
+        for topic in ask.topic_data:
+            for data in topic.partition_data:
+                records = data.records
+                assert records is None or isinstance(records, memoryview)
+                try:
+                    header = read_header(records or b"")
+                    partition = self._find(topic, data.index, call.version)
+                    partition.led()
+                except (Malformed, Refused):
+                    continue
+                if header.is_transactional and header.producer_id >= 0:
+                    is_adding = call.version >= _ADDS_PARTITIONS_VERSION
+                    entrant = Entrant(ask.transactional_id, header.producer_id, header.producer_epoch, is_adding)
+                    entering.setdefault(entrant, []).append((data, partition))
+        return entering
+
+
+def _keep(ask: ProduceRequest) -> None:
+    """Have the batches outlive the first step."""
+    for topic in ask.topic_data:
+        for data in topic.partition_data:
+            if isinstance(data.records, memoryview):
+                data.records = memoryview(bytearray(data.records))
+
+
+def _to_producer(refusal: Refused, version: int) -> Refused:
+    """What the coordinator says, in words that producers of this version know what to do with."""
+    code = refusal.code
+    if code is ErrorCode.PRODUCER_FENCED:
+        code = ErrorCode.INVALID_PRODUCER_EPOCH
+    elif code is ErrorCode.TRANSACTION_ABORTABLE and version < _KNOWS_ABORTABLE_VERSION:
+        code = ErrorCode.INVALID_TXN_STATE
+    elif code in _COORDINATION or (code is ErrorCode.CONCURRENT_TRANSACTIONS and version < _ADDS_PARTITIONS_VERSION):
+        # Producers try again after this one, and do not ask for new metadata first.
+        return Refused(
+            ErrorCode.NOT_ENOUGH_REPLICAS, f"the transaction cannot be verified for now: {code.name} ({refusal.why})"
+        )
+    return Refused(code, refusal.why)
 
 
 def _check_attributes(attributes: int, call: Call[ProduceRequest]) -> None:

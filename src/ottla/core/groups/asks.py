@@ -174,6 +174,8 @@ class OffsetCommit:
     api_version: int = 9
     retention_ms: int = -1
     producer_id: int = -1
+    is_decided: bool = False
+    """It is committed elsewhere already, with what was worked on: the group's members are not asked."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,8 @@ from ottla.core.groups.outcome import Outcome
 from ottla.core.groups.records import GroupRecord, OffsetRecord
 from ottla.core.groups.settings import GroupSettings
 
+_DECIDED_METADATA_BYTES_MAX = 4096
+
 
 class OffsetKeeping:
     __slots__ = ("_groups", "_offsets", "_session", "_settings")
@@ -29,8 +31,11 @@ class OffsetKeeping:
         """The empty group id stands for a group here, as it did before Kafka refused to let anybody join it."""
         check_size(ask.group_id)
         out = Outcome(now_ms)
-        self._check_commit(ask, out)
-        records, errors = self._offsets.commit(ask, self._settings.offset_metadata_max_bytes, now_ms)
+        bytes_max = _DECIDED_METADATA_BYTES_MAX
+        if not ask.is_decided:
+            bytes_max = self._settings.offset_metadata_max_bytes
+            self._check_commit(ask, out)
+        records, errors = self._offsets.commit(ask, bytes_max, now_ms)
         out.records.extend(records)
         return out.decision(asks.OffsetCommitReply(errors))
 

@@ -19,15 +19,16 @@ _OPTIONS.max_mem = PATTERN_MEMORY_BYTES_MAX
 
 
 def check_pattern(pattern: str) -> None:
-    _compile(pattern)
+    compiled(pattern)
 
 
 def matching_topics(pattern: str, topics: Iterable[str]) -> frozenset[str]:
-    compiled = _compile(pattern)
-    return frozenset(topic for topic in topics if compiled.fullmatch(topic) is not None)
+    matches = compiled(pattern).fullmatch
+    return frozenset(topic for topic in topics if matches(topic) is not None)
 
 
-def _compile(pattern: str) -> "re2._Regexp":
+def compiled(pattern: str, name: str = "SubscribedTopicRegex") -> "re2._Regexp":
+    """`name` is that of the field in which it came."""
     if len(pattern) > PATTERN_CHARS_MAX:
         raise Refused(ErrorCode.INVALID_REGULAR_EXPRESSION, f"A pattern has at most {PATTERN_CHARS_MAX} characters.")
     try:
@@ -35,6 +36,4 @@ def _compile(pattern: str) -> "re2._Regexp":
     except re2.error as broken:
         detail = broken.args[0] if broken.args else b""
         text = detail.decode(errors="replace") if isinstance(detail, bytes) else str(detail)
-        raise Refused(
-            ErrorCode.INVALID_REGULAR_EXPRESSION, f"SubscribedTopicRegex is no valid pattern: {text}"
-        ) from None
+        raise Refused(ErrorCode.INVALID_REGULAR_EXPRESSION, f"{name} is no valid pattern: {text}") from None

@@ -29,6 +29,15 @@ class Duplicate(NamedTuple):
     append_time: int
 
 
+class Verification:
+    """A question to the coordinator, whether a producer's transaction includes this partition.
+
+    Its answer is worthless once the transaction has ended here, which voids it.
+    """
+
+    __slots__ = ()
+
+
 class CompletedTxn(NamedTuple):
     producer_id: int
     first_offset: int
@@ -47,6 +56,7 @@ class ProducerTable:
         """First offset → producer id of the open transactions. Offsets rise, so the oldest comes first."""
         self._unreplicated: dict[int, int] = {}
         """First → last offset of transactions whose marker the high watermark has not passed."""
+        self._verifications: dict[int, Verification] = {}
         self.first_unstable_offset: int | None = None
         """Where the oldest transaction begins that is open or whose end is not replicated."""
 
@@ -59,7 +69,23 @@ class ProducerTable:
     def get(self, producer_id: int) -> Producer | None:
         return self._producers.get(producer_id)
 
+    def has_open(self, producer_id: int, epoch: int) -> bool:
+        """Whether this producer has a transaction open here that it began in this epoch."""
+        producer = self._producers.get(producer_id)
+        return producer is not None and producer.txn_first_offset >= 0 and producer.epoch == epoch
+
     # --- decide
+
+    def begin_verification(self, producer_id: int) -> Verification:
+        return self._verifications.setdefault(producer_id, Verification())
+
+    def is_verified(self, producer_id: int, verification: Verification) -> bool:
+        return self._verifications.get(producer_id) is verification
+
+    def end_verification(self, producer_id: int, verification: Verification) -> None:
+        """The answer was no."""
+        if self.is_verified(producer_id, verification):
+            del self._verifications[producer_id]
 
     def check(
         self, header: BatchHeader, *, is_verified: bool = True, supports_epoch_bump: bool = False
@@ -94,6 +120,14 @@ class ProducerTable:
                 return Duplicate(seen.first_offset, seen.timestamp)
         _refuse_batch(producer, header, is_verified)
         return None
+
+    def check_own(self, header: BatchHeader, *, is_verified: bool) -> None:
+        """Like `check`, for a coordinator's batch inside a client's transaction: it has no sequence."""
+        producer = self._producers.get(header.producer_id)
+        if producer is not None:
+            _refuse_old_epoch(producer, header)
+        if not is_verified and (producer is None or producer.txn_first_offset < 0):
+            raise _not_verified(header)
 
     def check_marker(self, marker: EndTxnMarker, transaction_version: int) -> None:
         """Whether a coordinator may end this producer's transaction; raises Refused.
@@ -131,6 +165,7 @@ class ProducerTable:
         producer.batches.append(_new(RememberedBatch, (header.last_sequence, base_offset + delta, delta, timestamp)))
         producer.last_timestamp = timestamp
         if header.attributes & TRANSACTIONAL and producer.txn_first_offset < 0:
+            self._verifications.pop(producer_id, None)
             producer.txn_first_offset = base_offset
             self._open[base_offset] = producer_id
             if self.first_unstable_offset is None:
@@ -144,6 +179,7 @@ class ProducerTable:
         producer.enter_epoch(marker.producer_epoch)
         producer.coordinator_epoch = marker.coordinator_epoch
         producer.last_timestamp = timestamp
+        self._verifications.pop(marker.producer_id, None)
         first = producer.txn_first_offset
         if first < 0:
             return None
@@ -166,6 +202,7 @@ class ProducerTable:
 
     def remove_expired(self, now_ms: int) -> list[int]:
         """Forget the producers that have been idle for long, never one with an open transaction."""
+        self._verifications.clear()  # of those whose batch never came; one that is under way is asked for again
         expired = [producer.producer_id for producer in self if self._is_expired(producer, now_ms)]
         for producer_id in expired:
             del self._producers[producer_id]
@@ -214,17 +251,14 @@ class ProducerTable:
         self._producers.clear()
         self._open.clear()
         self._unreplicated.clear()
+        self._verifications.clear()
         self.first_unstable_offset = None
 
 
 def _refuse_batch(producer: Producer, header: BatchHeader, is_verified: bool) -> None:
     """Raise Refused if a batch that is no duplicate does not follow what the producer has written."""
     epoch, first = header.producer_epoch, header.base_sequence
-    if epoch < producer.epoch:
-        raise Refused(
-            ErrorCode.INVALID_PRODUCER_EPOCH,
-            f"epoch {epoch} of producer {header.producer_id}, whose epoch is {producer.epoch}",
-        )
+    _refuse_old_epoch(producer, header)
     if not (producer.expects(first) if epoch == producer.epoch else first == 0):
         raise Refused(
             ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -239,6 +273,14 @@ def _refuse_batch(producer: Producer, header: BatchHeader, is_verified: bool) ->
         )
     if header.is_transactional and not in_transaction and not is_verified:
         raise _not_verified(header)
+
+
+def _refuse_old_epoch(producer: Producer, header: BatchHeader) -> None:
+    if header.producer_epoch < producer.epoch:
+        raise Refused(
+            ErrorCode.INVALID_PRODUCER_EPOCH,
+            f"epoch {header.producer_epoch} of producer {header.producer_id}, whose epoch is {producer.epoch}",
+        )
 
 
 def _not_verified(header: BatchHeader) -> Refused:

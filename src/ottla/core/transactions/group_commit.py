@@ -27,6 +27,10 @@ from ottla.core.transactions.outcome import GROUP, Due, Outcome
 from ottla.core.transactions.records import DecisionRecord, GroupDecision, Member, Pin
 
 GROUP_MEMBERS_MAX = 10_000
+NAME_BYTES_MAX = 1_024
+"""Of a sink or a query: they stand in the metadata of every offset."""
+DECISION_BYTES_MAX = 512 * 1024
+"""A decision is one record, and a record that the log refuses would be decided for ever."""
 VOTES_WAIT_MS = 30_000
 REPEAT_MS = 1_000
 _RETRIABLE = frozenset(
@@ -38,6 +42,8 @@ _RETRIABLE = frozenset(
         ErrorCode.REQUEST_TIMED_OUT,
     }
 )
+_ROW_BYTES = 24
+"""What a member or an offset takes besides its names."""
 Key = tuple[str, str]
 
 
@@ -225,9 +231,15 @@ def is_outdated(effect: CommitOffsets, metadata: str) -> bool:
 def _check_shape(ask: CommitGroup) -> None:
     if not ask.sink or not ask.query or ask.batch < 0:
         raise Refused(ErrorCode.INVALID_REQUEST, "a group commit needs a sink, a query and a batch")
+    if max(len(ask.sink.encode()), len(ask.query.encode()), len(ask.digest)) > NAME_BYTES_MAX:
+        raise Refused(ErrorCode.INVALID_REQUEST, f"sink, query and digest have up to {NAME_BYTES_MAX} bytes each")
     names = {member.transactional_id for member in ask.members}
     if len(names) != len(ask.members) or "" in names or len(names) > GROUP_MEMBERS_MAX:
         raise Refused(ErrorCode.INVALID_REQUEST, "members of a group commit need transactional ids of their own")
+    size = sum(len(member.transactional_id.encode()) + _ROW_BYTES for member in ask.members)
+    size += sum(len(offset.group_id.encode()) + len(offset.topic.encode()) + _ROW_BYTES for offset in ask.offsets)
+    if size > DECISION_BYTES_MAX:
+        raise Refused(ErrorCode.INVALID_REQUEST, f"a group commit of {size} bytes, {DECISION_BYTES_MAX} are possible")
 
 
 def _answer_replay(ask: CommitGroup, last: GroupDecision) -> GroupCommitReply:

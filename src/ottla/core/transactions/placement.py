@@ -1,10 +1,5 @@
-"""Which partition of `__transaction_state` a group commit belongs to.
-
-That of a transactional id is found by the same hash of the id alone, as in Kafka.
-"""
-
-from ottla.core.groups.placement import partition_for
+"""How the coordinator of a group commit is found: like that of a transactional id, under a key of its own."""
 
 
-def commit_partition_for(sink: str, query: str, partition_count: int) -> int:
-    return partition_for(f"{sink}\x00{query}", partition_count)
+def commit_key(sink: str, query: str) -> str:
+    return f"{sink}\x00{query}"

@@ -1,0 +1,92 @@
+"""Letting a client's transaction into a partition (KIP-890).
+
+Before the first batch of a transaction is appended, the coordinator is asked: classic producers have added the
+partition themselves, which is verified; from transactions version 2 on the partition is added here.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ottla.base.errors import ErrorCode, Refused
+from ottla.core.transactions.asks import AddPartitions, AddPartitionsReply, VerifyPartitions, VerifyPartitionsReply
+from ottla.runtime.partition import Admission, Partition
+from ottla.runtime.transaction_coordinator import TransactionCoordinator
+
+
+class Entrant(NamedTuple):
+    """A producer in the epoch in which it writes. `is_adding`: it leaves adding partitions to the brokers."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    is_adding: bool
+
+
+class Admissions:
+    def __init__(self, transactions: TransactionCoordinator, is_verifying: bool) -> None:
+        """`is_verifying`: transaction.partition.verification.enable."""
+        self._transactions = transactions
+        self._is_verifying = is_verifying
+
+    async def ask(self, entrant: Entrant, partitions: Sequence[Partition]) -> list[Admission | Refused]:
+        """What the coordinator says of each partition."""
+        asked = [
+            partition
+            for partition in partitions
+            if not partition.log.producers.has_open(entrant.producer_id, entrant.producer_epoch)
+        ]
+        if not asked:
+            # The epoch tells a batch that comes late from one of this transaction.
+            return [Admission(is_epoch_bumped=entrant.is_adding)] * len(partitions)
+        answers = await (self._add(entrant, asked) if entrant.is_adding else self._verify(entrant, asked))
+        by_partition = dict(zip(asked, answers, strict=True))
+        return [by_partition.get(one, Admission(is_epoch_bumped=entrant.is_adding)) for one in partitions]
+
+    async def _add(self, entrant: Entrant, partitions: Sequence[Partition]) -> list[Admission | Refused]:
+        ask = AddPartitions(
+            transactional_id=entrant.transactional_id,
+            producer_id=entrant.producer_id,
+            producer_epoch=entrant.producer_epoch,
+            partitions=frozenset((one.key.topic, one.key.partition) for one in partitions),
+            transaction_version=2,
+            is_implicit=True,
+        )
+        try:
+            reply: AddPartitionsReply = await self._transactions.ask(
+                entrant.transactional_id, lambda core, now_ms: core.add_partitions(ask, now_ms)
+            )
+        except Refused as refusal:
+            return [refusal] * len(partitions)
+        if reply.error is not ErrorCode.NONE:
+            return [Refused(reply.error, "the partition was not added to the transaction")] * len(partitions)
+        return [
+            Admission(one.log.producers.begin_verification(entrant.producer_id), is_epoch_bumped=True)
+            for one in partitions
+        ]
+
+    async def _verify(self, entrant: Entrant, partitions: Sequence[Partition]) -> list[Admission | Refused]:
+        verifications = [one.log.producers.begin_verification(entrant.producer_id) for one in partitions]
+        if not self._is_verifying:
+            return [Admission(verification) for verification in verifications]
+        ask = VerifyPartitions(
+            transactional_id=entrant.transactional_id,
+            producer_id=entrant.producer_id,
+            producer_epoch=entrant.producer_epoch,
+            partitions=tuple((one.key.topic, one.key.partition) for one in partitions),
+        )
+        try:
+            reply: VerifyPartitionsReply = await self._transactions.ask(
+                entrant.transactional_id, lambda core, now_ms: core.verify_partitions(ask, now_ms)
+            )
+        except Refused as refusal:
+            errors, why = [refusal.code] * len(partitions), refusal.why
+        else:
+            errors, why = list(reply.errors), "the partition was not added to the transaction"
+        answers: list[Admission | Refused] = []
+        for partition, verification, error in zip(partitions, verifications, errors, strict=True):
+            if error is ErrorCode.NONE:
+                answers.append(Admission(verification))
+            else:
+                partition.log.producers.end_verification(entrant.producer_id, verification)
+                answers.append(Refused(error, why))
+        return answers
