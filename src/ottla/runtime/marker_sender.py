@@ -19,6 +19,7 @@ from ottla.wire.control import EndTxnMarker
 log = structlog.get_logger(__name__)
 
 _COMMIT_SECONDS_MAX = 30.0
+_Way = tuple[str, int, str, int]
 Written = Callable[[frozenset[TopicPartition]], None]
 
 
@@ -26,6 +27,7 @@ class MarkerSender:
     def __init__(self, replicas: Replicas, groups: GroupCoordinator) -> None:
         self._replicas = replicas
         self._groups = groups
+        self._on_their_way: set[_Way] = set()
 
     def write(
         self, topic: str, index: int, marker: EndTxnMarker, transaction_version: int
@@ -47,13 +49,18 @@ class MarkerSender:
             written.result()
 
     async def send(self, effect: WriteMarkers, on_written: Written) -> None:
-        """Tell of every partition in which the marker stands, or that exists no more."""
+        """Tell of every partition in which the marker stands, or that exists no more.
+
+        What is on its way from an earlier question is not sent again; that question tells of it.
+        """
         marker = EndTxnMarker(
             effect.producer_id, effect.producer_epoch, effect.committed, coordinator_epoch=effect.coordinator_epoch
         )
         done: set[TopicPartition] = set()
         waiting: dict[TopicPartition, asyncio.Future[None]] = {}
         for topic, index in effect.partitions:
+            if (effect.transactional_id, effect.marker_id, topic, index) in self._on_their_way:
+                continue
             try:
                 future = self.write(topic, index, marker, effect.transaction_version)
             except Refused as refusal:
@@ -66,7 +73,11 @@ class MarkerSender:
                 done.add((topic, index))
             else:
                 waiting[topic, index] = future
-        done.update(await _committed(waiting, effect))
+        if waiting:
+            ways = {(effect.transactional_id, effect.marker_id, topic, index) for topic, index in waiting}
+            self._on_their_way |= ways
+            done.update(await _committed(waiting, effect))
+            self._on_their_way -= ways
         if done:
             on_written(frozenset(done))
 
@@ -74,8 +85,6 @@ class MarkerSender:
 async def _committed(
     waiting: dict[TopicPartition, asyncio.Future[None]], effect: WriteMarkers
 ) -> Iterable[TopicPartition]:
-    if not waiting:
-        return ()
     await asyncio.wait(waiting.values(), timeout=_COMMIT_SECONDS_MAX)
     done = []
     for (topic, index), future in waiting.items():

@@ -32,7 +32,7 @@ log = structlog.get_logger(__name__)
 
 TRANSACTIONS_TOPIC = "__transaction_state"
 _COMMIT_TIMEOUT_MS = 5_000
-_MARKER_RESEND_MS = 1_000
+_MARKER_RESEND_MS = 500
 Decide = Callable[[TransactionShard, int], Decision]
 DecideWithId = Callable[[TransactionShard, int, int], Decision]
 """Takes a producer id that nobody has, too; -1 as long as none is needed."""
