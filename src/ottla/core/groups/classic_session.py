@@ -106,7 +106,8 @@ class ClassicSession:
             raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
         member = group.check_member(ask.member_id, ask.group_instance_id)
         group.check_generation(generation_id)
-        if group.state is ClassicState.COMPLETING_REBALANCE:
+        if group.state is ClassicState.COMPLETING_REBALANCE and ask.producer_id < 0:
+            # In a transaction the code has no meaning; there the generation alone decides.
             raise Refused(ErrorCode.REBALANCE_IN_PROGRESS)
         if not member.is_new:
             self._rebalance.start_session(group, member.id, member.session_timeout_ms, out)
