@@ -332,7 +332,7 @@ class Partition:
             except OSError as problem:
                 raise self._storage_failed(problem) from problem
             if committed_only and slices.size:
-                aborted = [(one.producer_id, one.first_offset) for one in log.aborted_transactions(offset, limit)]
+                aborted = [(one.producer_id, one.first_offset) for one in log.aborted_among(slices, offset)]
         return Read(slices, high_watermark, stable, log.start_offset, aborted)
 
     def watch(self, watcher: Callable[[int], None]) -> None:

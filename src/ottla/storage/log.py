@@ -321,6 +321,25 @@ class Log:
     def aborted_transactions(self, from_offset: int, upto: int) -> list[AbortedTransaction]:
         return transactions.aborted_transactions(self.segments, from_offset, upto)
 
+    def aborted_among(self, slices: Slices, offset: int) -> list[AbortedTransaction]:
+        """The aborted transactions that have data in what was read from `offset` on."""
+        first = max(bisect_right(self._bases, offset) - 1, 0)
+        if not any(segment.has_aborted for segment in self.segments[first:]):
+            return []
+        return self.aborted_transactions(offset, self._end_of(slices, first))
+
+    def _end_of(self, slices: Slices, first: int) -> int:
+        """The offset behind what was read from segment number `first` on."""
+        part = slices[-1]
+        end = part.position + part.size
+        for number in range(first, len(self.segments)):
+            segment = self.segments[number]
+            if segment.file.handle() is part.file and end < segment.size:
+                return segment.base_offset_at(end)
+            if segment.file.handle() is part.file and number + 1 < len(self.segments):
+                return self._bases[number + 1]
+        return self.end_offset
+
     # --- cut
 
     def advance_start(self, offset: int) -> None:

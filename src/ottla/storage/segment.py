@@ -259,6 +259,11 @@ class Segment:
             position += at
         return position
 
+    def base_offset_at(self, position: int) -> int:
+        """The first offset of the batch that begins at `position`."""
+        offset: int = _PEEK.unpack(self.file.handle().pread(_PEEK.size, position))[0]
+        return offset
+
     def batches(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
         """Position and header of every batch from `position` on; checksums are not looked at."""
         end = self.size

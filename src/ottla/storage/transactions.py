@@ -40,8 +40,8 @@ def aborted_transactions(segments: Sequence[Segment], from_offset: int, upto: in
     for segment in segments[max(first, 0) :]:
         if not segment.has_aborted:
             continue
-        for aborted in segment.txn_index:
-            if aborted.last_offset >= from_offset and aborted.first_offset < upto:
+        for aborted in segment.txn_index.since(from_offset):
+            if aborted.first_offset < upto:
                 found.append(aborted)
             if aborted.last_stable_offset >= upto:
                 return found

@@ -5,6 +5,7 @@ Most segments have none and then no file either.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from struct import Struct
 from typing import NamedTuple
@@ -13,6 +14,7 @@ from ottla.storage.files import Files, write_whole
 
 _ENTRY = Struct(">hqqqq")
 _VERSION = 0
+_BLOCK_BYTES = 128 * _ENTRY.size
 
 
 class AbortedTransaction(NamedTuple):
@@ -48,6 +50,27 @@ class TxnIndex:
         for _, *fields in _ENTRY.iter_unpack(memoryview(data)[: len(data) // _ENTRY.size * _ENTRY.size]):
             yield AbortedTransaction(*fields)
         yield from self._pending
+
+    def since(self, offset: int) -> Iterator[AbortedTransaction]:
+        """Those whose marker lies at `offset` or behind it, read as far as they are wanted."""
+        if self._files.exists(self.path):
+            handle, size = self._files.open(self.path), _ENTRY.size
+            first = bisect_left(
+                range(handle.size() // size), offset, key=lambda number: self._marker(handle.pread(size, number * size))
+            )
+            position = first * size
+            while block := handle.pread(_BLOCK_BYTES, position):
+                whole = memoryview(block)[: len(block) // size * size]
+                for _, *fields in _ENTRY.iter_unpack(whole):
+                    yield AbortedTransaction(*fields)
+                if not whole:
+                    break
+                position += len(whole)
+        yield from (entry for entry in self._pending if entry.last_offset >= offset)
+
+    @staticmethod
+    def _marker(entry: bytes) -> int:
+        return AbortedTransaction(*_ENTRY.unpack(entry)[1:]).last_offset
 
     def replace(self, entries: Iterable[AbortedTransaction]) -> None:
         """Hold these entries; no file where there are none."""

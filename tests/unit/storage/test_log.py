@@ -9,7 +9,7 @@ from ottla.base.topic_settings import LogConfig
 from ottla.storage.files import Files
 from ottla.storage.index import PENDING_BYTES_MAX
 from ottla.storage.log import Log, LogPlace, LogStart
-from ottla.wire.batch import ProducerStamp, decode_records, patch_offsets, read_header
+from ottla.wire.batch import ProducerStamp, decode_records, iter_headers, patch_offsets, read_header
 from ottla.wire.control import EndTxnMarker, encode_control_batch
 from tests.unit.storage.batches import append, append_marker, bases, batch, everything, headers
 
@@ -294,6 +294,24 @@ def test_aborted_transactions_are_found_from_where_their_data_lie(tmp_path: Path
     assert log.aborted_transactions(0, first_end) == everyone[:1]
     assert log.aborted_transactions(first_end + 1, log.end_offset) == everyone[1:]
     assert log.aborted_transactions(0, first) == []
+
+
+def test_a_read_is_told_of_the_aborted_transactions_that_it_touches_and_no_others(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    ends = []
+    for number in range(300):
+        if number in (120, 240):
+            log.roll(0)
+        in_transaction(log, number)
+        ends.append(abort(log, number))
+    for number in (0, 1, 119, 120, 121, 239, 240, 298, 299):
+        first = ends[number] - 2
+        for max_bytes, count in ((1, 1), (1_000, None), (10_000_000, None)):
+            slices = log.read(first, max_bytes, log.end_offset)
+            last = max(header.last_offset for _, header in iter_headers(memoryview(slices.read())))
+            touched = [n for n in range(300) if ends[n] - 2 <= last and ends[n] >= first]
+            assert [entry.producer_id for entry in log.aborted_among(slices, first)] == touched
+            assert count is None or len(touched) == count
 
 
 def test_a_truncated_marker_opens_its_transaction_again(tmp_path: Path) -> None:
