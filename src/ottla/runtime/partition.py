@@ -112,10 +112,13 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """Where a read_committed reader must stop: the first offset of the oldest open transaction."""
+        """Where a read_committed reader must stop: the first offset of the oldest open transaction.
+
+        Never below the log's start: retention and DeleteRecords do not wait for transactions.
+        """
         unstable = self.log.producers.first_unstable_offset
         high_watermark = self._committed.value
-        return high_watermark if unstable is None else min(high_watermark, unstable)
+        return high_watermark if unstable is None else min(high_watermark, max(unstable, self.log.start_offset))
 
     @property
     def leader_epoch(self) -> int:
