@@ -4,8 +4,9 @@ from typing import Any
 
 import typer
 
+from ottla.cli.brokers import Brokers
 from ottla.cli.connection import Target, explained
-from ottla.cli.exchange import Exchange, checked
+from ottla.cli.exchange import address_name, checked, error_name
 from ottla.cli.failure import Failed
 from ottla.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, Json, Timeout
 from ottla.cli.output import count_of, print_json, print_table
@@ -46,8 +47,8 @@ def quorum(
     from ottla.wire.messages.describe_quorum import DescribeQuorumRequest, RequestPartitionData, RequestTopicData
 
     asked = RequestTopicData("__cluster_metadata", [RequestPartitionData(0)])
-    with Exchange(Target(bootstrap, command_config, timeout)) as exchange:
-        answer = exchange.ask(DescribeQuorumRequest([asked]))
+    with Brokers(Target(bootstrap, command_config, timeout)) as brokers:
+        answer = brokers.any().ask(DescribeQuorumRequest([asked]))
     checked(answer.error_code, answer.error_message)
     state = next((partition for topic in answer.topics for partition in topic.partitions), None)
     if state is None:
@@ -81,13 +82,12 @@ def log_dirs(
     """Show each broker's log directories, their sizes, and the partitions in them."""
     from ottla.wire.messages.describe_log_dirs import DescribeLogDirsRequest
 
-    target = Target(bootstrap, command_config, timeout)
     directories = []
-    for node in sorted(_described(target).nodes, key=lambda node: node.id):
-        with Exchange(target, (node.host, node.port)) as exchange:
+    with Brokers(Target(bootstrap, command_config, timeout)) as brokers:
+        for broker, exchange in brokers.every():
             answer = exchange.ask(DescribeLogDirsRequest(None))
-        checked(answer.error_code)
-        directories += [_directory(node.id, result) for result in answer.results]
+            checked(answer.error_code)
+            directories += [_directory(broker, result) for result in answer.results]
     if as_json:
         print_json(directories)
         return
@@ -111,17 +111,14 @@ def _broker(node: Any) -> dict[str, Any]:
 
 
 def _address(broker: dict[str, Any]) -> str:
-    host = f"[{broker['host']}]" if ":" in broker["host"] else broker["host"]
-    return f"{host}:{broker['port']}"
+    return address_name((broker["host"], broker["port"]))
 
 
 def _directory(broker: int, result: Any) -> dict[str, Any]:
-    from ottla.base.errors import ErrorCode
-
     return {
         "broker": broker,
         "directory": result.log_dir,
-        "error": ErrorCode(result.error_code).name if result.error_code else None,
+        "error": error_name(result.error_code) if result.error_code else None,
         "total_bytes": result.total_bytes,
         "usable_bytes": result.usable_bytes,
         "partitions": [

@@ -9,10 +9,11 @@ from confluent_kafka.admin import AdminClient
 
 from ottla.cli.connection import Target, explained, reason
 from ottla.cli.failure import Failed, Misused
-from ottla.cli.group_offsets import Place, committed_offsets, end_offsets, place_name
+from ottla.cli.group_offsets import committed_offsets, end_offsets
 from ottla.cli.group_reset import reset
 from ottla.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, Json, Timeout, Yes, confirm
 from ottla.cli.output import print_json, print_table
+from ottla.cli.places import Place, place_name
 
 Groups = Annotated[list[str], typer.Argument(metavar="GROUP…", show_default=False)]
 STATES = {state.name.lower().replace("_", "-"): state for state in ConsumerGroupState}

@@ -6,14 +6,9 @@ from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaE
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from ottla.cli.connection import Denied, Target, explained
+from ottla.cli.places import Place, place_name
 
-Place = tuple[str, int]
-"""Topic and partition."""
 _GONE = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC}
-
-
-def place_name(place: Place) -> str:
-    return f"{place[0]}-{place[1]}"
 
 
 def committed_offsets(target: Target, admin: AdminClient, group: str) -> dict[Place, int]:

@@ -1,6 +1,5 @@
 """`ottla group reset`: where a group is to go on, shown first and done when asked to."""
 
-import re
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -12,19 +11,11 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from ottla.cli.connection import Target, explained, reason
 from ottla.cli.failure import Failed, Misused
-from ottla.cli.group_offsets import Place, alter_offsets, committed_offsets, existing, offsets_at, place_name
+from ottla.cli.group_offsets import alter_offsets, committed_offsets, existing, offsets_at
 from ottla.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, Json, Timeout
 from ottla.cli.output import count_of, print_json, print_table
-from ottla.cli.times import parse_time
-
-_DURATION = re.compile(
-    r"P?(?:(?P<weeks>\d+)W)?(?:(?P<days>\d+)D)?T?(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+)S)?", re.I
-)
-_SECONDS = {"weeks": 604_800, "days": 86_400, "hours": 3_600, "minutes": 60, "seconds": 1}
-
-
-Wanted = tuple[str, tuple[int, ...] | None]
-"""A topic, and which of its partitions if not all."""
+from ottla.cli.places import Place, Wanted, chosen, parse_wanted, place_name
+from ottla.cli.times import parse_duration, parse_time
 
 
 @dataclass(frozen=True)
@@ -86,7 +77,7 @@ def reset(
         raise Misused(
             "give one of --to-earliest, --to-latest, --to-offset, --shift-by, --to-datetime and --by-duration"
         )
-    wanted = None if topics is None else [_wanted(topic) for topic in topics]
+    wanted = None if topics is None else [parse_wanted(topic, "--topic") for topic in topics]
     target = Target(bootstrap, command_config, timeout)
     plan = Plan(target, target.admin(), group)
     plan.check_idle()
@@ -127,7 +118,7 @@ class Plan:
             if not places:
                 raise Failed(f"{self.group} has no offsets")
         else:
-            places = sorted({place for one in wanted for place in _chosen(one, there)})
+            places = sorted({place for one in wanted for place in chosen(one, there)})
         after = goal(self, places, committed)
         return [Move(place, committed.get(place), after[place]) for place in places]
 
@@ -178,31 +169,5 @@ def to_time(timestamp_ms: int) -> Goal:
     return goal
 
 
-def _wanted(text: str) -> Wanted:
-    """`TOPIC` or `TOPIC:0,2`; a topic's name has no colon."""
-    name, colon, numbers = text.partition(":")
-    if not colon:
-        return name, None
-    if not all(number.isascii() and number.isdecimal() for number in numbers.split(",")):
-        raise Misused(f"--topic takes TOPIC or TOPIC:0,1,2, not {text!r}")
-    return name, tuple(int(number) for number in numbers.split(","))
-
-
-def _chosen(wanted: Wanted, there: set[Place]) -> list[Place]:
-    name, numbers = wanted
-    known = [place for place in there if place[0] == name]
-    if not known:
-        raise Failed(f"there is no {name}")
-    places = known if numbers is None else [(name, number) for number in numbers]
-    missing = [place_name(place) for place in places if place not in there]
-    if missing:
-        raise Failed(f"there is no {', '.join(missing)}")
-    return places
-
-
 def _ago_ms(text: str) -> int:
-    match = _DURATION.fullmatch(text.strip())
-    if match is None or not any(match.groupdict().values()):
-        raise Misused(f"--by-duration takes a time such as 90m, 1d12h or PT1H30M, not {text!r}")
-    seconds = sum(_SECONDS[unit] * int(count) for unit, count in match.groupdict().items() if count)
-    return max(int((time.time() - seconds) * 1000), 0)
+    return max(int(time.time() * 1000) - parse_duration(text, "--by-duration"), 0)

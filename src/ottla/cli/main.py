@@ -14,6 +14,7 @@ COMMANDS = {
     "start": "ottla.cli.start",
     "topic": "ottla.cli.topic",
     "group": "ottla.cli.group",
+    "txn": "ottla.cli.txn",
     "produce": "ottla.cli.produce",
     "consume": "ottla.cli.consume",
     "config": "ottla.cli.config",
