@@ -72,10 +72,12 @@ class Coordinators(Generic[C]):
         return leader
 
     async def _ensure_topic(self) -> None:
-        if self._topic.name in self._controller.image.topics_by_name:
-            return
         if self._creating is None:
+            if self._topic.name in self._controller.image.topics_by_name:
+                return
             self._creating = asyncio.ensure_future(self._create())
+        # Whoever comes while its partitions are being opened waits like the first: librdkafka gives up assigned
+        # partitions for good when a coordinator that it was sent to refuses OffsetFetch with NOT_COORDINATOR.
         # Shielded: one asker's leaving must not undo what the others wait for.
         await asyncio.shield(self._creating)
 
