@@ -2,7 +2,8 @@
 
 A node is started with one command. A client writes numbered payments; half-way the node is killed (SIGKILL) and started
 again, while the client goes on. Then everything is read back: each payment must be there once, in order, and the sum
-must be what it has to be. At last the log files are checked on disk.
+must be what it has to be. A second client adds the payments up in transactions, and its node is killed as well: each
+payment must be in one subtotal. At last the log files are checked on disk.
 """
 
 from __future__ import annotations
@@ -15,19 +16,21 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 OTTLA = str(Path(sys.executable).with_name("ottla"))
 TOPIC = "payments"
 PARTITIONS = 3
 PAYMENTS = 300_000
+SUBTOTALS = "subtotals"
+PAYMENTS_PER_TRANSACTION = 5_000
 WAIT_SECONDS_MAX = 60.0
 QUIET: dict[str, Any] = {"log_level": 0, "error_cb": lambda _: None}
 """The lost connection is what this is about; the client library need not tell us."""
@@ -162,8 +165,8 @@ def write_through_a_crash(node: Node) -> None:
     say(f"   {PAYMENTS / (time.monotonic() - began):,.0f} payments a second, crash included")
 
 
-def read_back(bootstrap: str) -> tuple[list[int], int, bool]:
-    """The numbers read, the sum of their cents, and whether each partition held its numbers in order."""
+def read_all(bootstrap: str, topic: str, partitions: int) -> Iterator[Message]:
+    """What a reader of committed data finds in the topic, up to its end."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -173,22 +176,29 @@ def read_back(bootstrap: str) -> tuple[list[int], int, bool]:
             **QUIET,
         }
     )
-    consumer.assign([TopicPartition(TOPIC, partition, 0) for partition in range(PARTITIONS)])
-    numbers: list[int] = []
-    total, in_order, at_end, last = 0, True, 0, [-1] * PARTITIONS
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
+    at_end = 0
     deadline = time.monotonic() + WAIT_SECONDS_MAX
-    while at_end < PARTITIONS and time.monotonic() < deadline:
+    while at_end < partitions and time.monotonic() < deadline:
         for message in consumer.consume(1000, 1.0):
-            if (error := message.error()) is not None:
+            if (error := message.error()) is None:
+                yield message
+            else:
                 at_end += error.code() == KafkaError._PARTITION_EOF
-                continue
-            payment = json.loads(message.value() or b"{}")
-            partition = message.partition() or 0
-            in_order = in_order and payment["number"] > last[partition]
-            last[partition] = payment["number"]
-            numbers.append(payment["number"])
-            total += payment["cents"]
     consumer.close()
+
+
+def read_back(bootstrap: str) -> tuple[list[int], int, bool]:
+    """The numbers read, the sum of their cents, and whether each partition held its numbers in order."""
+    numbers: list[int] = []
+    total, in_order, last = 0, True, [-1] * PARTITIONS
+    for message in read_all(bootstrap, TOPIC, PARTITIONS):
+        payment = json.loads(message.value() or b"{}")
+        partition = message.partition() or 0
+        in_order = in_order and payment["number"] > last[partition]
+        last[partition] = payment["number"]
+        numbers.append(payment["number"])
+        total += payment["cents"]
     return numbers, total, in_order
 
 
@@ -201,9 +211,112 @@ def check_what_was_read(bootstrap: str) -> None:
     prove(f"they add up to {expected / 100:,.2f}", total, expected)
 
 
+@dataclass
+class Adder:
+    """Reads payments; subtotals, and the offsets up to which they count, are one transaction."""
+
+    bootstrap: str
+    added: int = 0
+    attempts: int = 0
+    half_way: threading.Event = field(default_factory=threading.Event)
+    is_killed: threading.Event = field(default_factory=threading.Event)
+
+    def add_all(self) -> None:
+        settings = {
+            "bootstrap.servers": self.bootstrap,
+            "reconnect.backoff.max.ms": 250,
+            # When librdkafka 2.16 has lost all brokers it forgets them, and then waits for a coordinator it forgot.
+            "metadata.recovery.strategy": "none",
+            **QUIET,
+        }
+        producer = Producer({"transactional.id": "adder", **settings})
+        producer.init_transactions()
+        consumer = Consumer(
+            {"group.id": "adders", "auto.offset.reset": "earliest", "enable.auto.commit": False, **settings}
+        )
+        consumer.assign([TopicPartition(TOPIC, partition) for partition in range(PARTITIONS)])
+        while self.added < PAYMENTS:
+            payments = [one for one in consumer.consume(PAYMENTS_PER_TRANSACTION, 0.5) if one.error() is None]
+            if payments:
+                self._add(producer, consumer, payments)
+        consumer.close()
+
+    def _add(self, producer: Producer, consumer: Consumer, payments: list[Message]) -> None:
+        producer.begin_transaction()
+        self.attempts += 1
+        try:
+            subtotals = subtotals_of(payments)
+            for subtotal in subtotals:
+                producer.produce(SUBTOTALS, json.dumps(subtotal))
+            if self.added >= PAYMENTS // 2 and not self.half_way.is_set():
+                producer.flush(WAIT_SECONDS_MAX)
+                self.half_way.set()
+                # The subtotals are in the log, and nothing is decided.
+                self.is_killed.wait(WAIT_SECONDS_MAX)
+            offsets = [TopicPartition(TOPIC, one["partition"], one["end"]) for one in subtotals]
+            until_decided(lambda: producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata()))
+            until_decided(producer.commit_transaction)
+            self.added += len(payments)
+        except KafkaException as failure:
+            if not failure.args[0].txn_requires_abort():
+                raise
+            until_decided(producer.abort_transaction)
+            for place in consumer.committed(consumer.assignment()):
+                consumer.seek(TopicPartition(TOPIC, place.partition, max(place.offset, 0)))
+
+
+def subtotals_of(payments: list[Message]) -> list[dict[str, int]]:
+    """One for each partition: which offsets it is about, and what they add up to."""
+    found: dict[int, dict[str, int]] = {}
+    for message in payments:
+        partition, offset = message.partition() or 0, message.offset() or 0
+        subtotal = found.setdefault(partition, {"partition": partition, "first": offset, "end": offset, "cents": 0})
+        subtotal["cents"] += json.loads(message.value() or b"{}")["cents"]
+        subtotal["end"] = offset + 1
+    return list(found.values())
+
+
+def until_decided(call: Callable[[], object]) -> None:
+    while True:
+        try:
+            call()
+            return
+        except KafkaException as failure:
+            if not failure.args[0].retriable():
+                raise
+
+
+def add_up_through_a_crash(node: Node) -> None:
+    adder = Adder(node.bootstrap)
+    thread = threading.Thread(target=adder.add_all, daemon=True)
+    thread.start()
+    if not adder.half_way.wait(WAIT_SECONDS_MAX):
+        raise NotProven(f"only {adder.added:,} payments were added up")
+    node.end(signal.SIGKILL)
+    adder.is_killed.set()
+    say(f"   {adder.added:,} payments added up, node killed with SIGKILL in the middle of a transaction")
+    say(f"   node started again on the same directory   ({node.start():.2f} s)")
+    thread.join(WAIT_SECONDS_MAX)
+    prove(f"all {PAYMENTS:,} payments are added up, in {adder.attempts} transactions", adder.added, PAYMENTS)
+
+
+def check_the_subtotals(bootstrap: str) -> None:
+    subtotals = [json.loads(message.value() or b"{}") for message in read_all(bootstrap, SUBTOTALS, 1)]
+    ends, follows = [0] * PARTITIONS, True
+    for one in subtotals:
+        follows = follows and one["first"] == ends[one["partition"]]
+        ends[one["partition"]] = one["end"]
+    prove("each subtotal begins where the one before has ended", follows, True)
+    prove("none leaves a payment out or counts one twice", sum(ends), PAYMENTS)
+    expected = sum(map(cents_of, range(PAYMENTS)))
+    prove(f"they add up to {expected / 100:,.2f}", sum(one["cents"] for one in subtotals), expected)
+
+
 def check_the_files(directory: Path) -> None:
-    for partition in range(PARTITIONS):
-        path = directory / f"{TOPIC}-{partition}"
+    for path in [
+        *(directory / f"{TOPIC}-{partition}" for partition in range(PARTITIONS)),
+        directory / f"{SUBTOTALS}-0",
+    ]:
         done = subprocess.run([OTTLA, "log", "dump", str(path)], capture_output=True, text=True, check=False)
         summary = (done.stdout.splitlines() or [""])[-1].strip()
         prove(f"ottla log dump {path.name}: checksums, order and indexes are sound ({summary})", done.returncode, 0)
@@ -212,16 +325,19 @@ def check_the_files(directory: Path) -> None:
 def run(directory: Path) -> None:
     say("1. Start a node")
     with running_node(directory) as node:
-        say("2. Create a topic")
+        say("2. Create two topics")
         admin = AdminClient({"bootstrap.servers": node.bootstrap, **QUIET})
-        for future in admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)]).values():
+        for future in admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1), NewTopic(SUBTOTALS, 1, 1)]).values():
             future.result(WAIT_SECONDS_MAX)
-        say(f"   {TOPIC}, {PARTITIONS} partitions")
+        say(f"   {TOPIC}, {PARTITIONS} partitions; {SUBTOTALS}, one")
         say("3. Write payments, and kill the node in the middle")
         write_through_a_crash(node)
         say("4. Read everything back")
         check_what_was_read(node.bootstrap)
-        say("5. Stop the node, check the files")
+        say("5. Add the payments up in transactions, and kill the node in the middle")
+        add_up_through_a_crash(node)
+        check_the_subtotals(node.bootstrap)
+        say("6. Stop the node, check the files")
         prove("the node stops cleanly", node.end(signal.SIGTERM), 0)
     check_the_files(directory)
 
