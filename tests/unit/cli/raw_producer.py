@@ -7,10 +7,17 @@ from ottla.cli.connection import Target
 from ottla.cli.places import Place
 from ottla.wire.batch import ProducerStamp, encode_batch, new_records
 from ottla.wire.messages.end_txn import EndTxnRequest
+from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 
-_LAST_CLASSIC_PRODUCE = 11
+_LAST_CLASSIC_PRODUCE, _LAST_CLASSIC_OFFSET_COMMIT = 11, 4
+_GROUP = 0
 
 
 class RawProducer:
@@ -55,6 +62,16 @@ class RawProducer:
         if code == 0:
             self._sequences[place] = sequence + len(values)
         return code
+
+    def send_offset(self, group: str, place: Place, offset: int) -> int:
+        """The error code. To the group's coordinator alone, as only a broken classic producer does it."""
+        topic, index = place
+        topics = [TxnOffsetCommitRequestTopic(topic, [TxnOffsetCommitRequestPartition(index, offset)])]
+        request = TxnOffsetCommitRequest(self._id, group, self.producer_id, self.epoch, topics=topics)
+        found = self._brokers.any().ask(FindCoordinatorRequest(group, _GROUP, [group])).coordinators[0]
+        exchange = self._brokers.at((found.host, found.port))
+        exchange._versions[TxnOffsetCommitRequest.API_KEY] = (0, _LAST_CLASSIC_OFFSET_COMMIT)
+        return int(exchange.ask(request).topics[0].partitions[0].error_code)
 
     def end(self, committed: bool) -> int:
         """The error code."""

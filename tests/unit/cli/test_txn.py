@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from ottla.base.errors import ErrorCode
 from ottla.cli.failure import Failed, Misused
@@ -322,6 +322,20 @@ def test_hanging_transactions_are_found_and_ended(cluster: Cli, node: Broker) ->
     assert read_committed(node.bootstrap, partition=1) == [b"behind it"]
     assert answer(cluster, "list", "--hanging") == []
     sound.abort_transaction(30)
+
+
+def test_offsets_that_hang_are_found_and_given_up(cluster: Cli, node: Broker) -> None:
+    with RawProducer(node.bootstrap, "hanging") as producer:
+        producer.init()
+        assert producer.send_offset("workers", ("orders", 0), 7) == 0
+    with closing(Consumer({"bootstrap.servers": node.bootstrap, "group.id": "workers"})) as consumer:
+        with pytest.raises(KafkaException):
+            consumer.committed([TopicPartition("orders", 0)], timeout=1)
+        [one] = answer(cluster, "list", "--hanging")
+        assert (one["topic"], one["open_since_offset"]) == ("__consumer_offsets", 0)
+        where = f"__consumer_offsets:{one['partition']}"
+        assert cluster("txn", "abort", "--partition", where, "--start-offset", "0", "--yes")[0] == 0
+        assert consumer.committed([TopicPartition("orders", 0)], timeout=30)[0].offset < 0
 
 
 def test_a_transaction_that_somebody_will_end_is_not_torn_away(cluster: Cli, node: Broker) -> None:

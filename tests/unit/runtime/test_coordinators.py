@@ -12,11 +12,12 @@ class OpeningReplicas:
     """Partitions take their time to open."""
 
     def __init__(self) -> None:
-        self.is_open = asyncio.Event()
+        self.is_asked, self.is_open = asyncio.Event(), asyncio.Event()
 
     def watch(self, topic: str, on_led: object, on_lost: object) -> None: ...
 
     async def opened(self, topic: str) -> None:
+        self.is_asked.set()
         await self.is_open.wait()
 
 
@@ -31,9 +32,7 @@ def test_nobody_is_sent_to_a_coordinator_whose_partitions_are_still_being_opened
         replicas = OpeningReplicas()
         coordinators = coordinators_of(controller, replicas)
         first = asyncio.create_task(coordinators.node_of("a"))
-        await asyncio.sleep(0)
-        while "__keepers" not in controller.image.topics_by_name:
-            await asyncio.sleep(0)
+        await replicas.is_asked.wait()
         second = asyncio.create_task(coordinators.node_of("b"))
         for _ in range(10):
             await asyncio.sleep(0)
