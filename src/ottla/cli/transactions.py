@@ -58,6 +58,10 @@ class ActiveProducer:
     open_since_offset: int
     """Where its open transaction begins, or -1."""
 
+    @property
+    def open_transaction(self) -> tuple[Place, int, int]:
+        return self.place, self.producer_id, self.open_since_offset
+
 
 @dataclass(frozen=True)
 class Wanted:
@@ -115,9 +119,9 @@ def hanging(brokers: Brokers, places: Iterable[Place]) -> list[ActiveProducer]:
     if not suspects:
         return []
     known = accounted_for(brokers, suspects)
-    left = [one for one in suspects if (one.producer_id, one.place) not in known]
-    still = {(one.place, one.producer_id, one.open_since_offset) for one in producers(brokers, {o.place for o in left})}
-    return [one for one in left if (one.place, one.producer_id, one.open_since_offset) in still]
+    unknown = [one for one in suspects if (one.producer_id, one.place) not in known]
+    still_open = {one.open_transaction for one in producers(brokers, {one.place for one in unknown})}
+    return [one for one in unknown if one.open_transaction in still_open]
 
 
 def accounted_for(brokers: Brokers, suspects: Iterable[ActiveProducer]) -> dict[tuple[int, Place], Transaction]:

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from ottla.base.errors import ErrorCode
-from ottla.cli.brokers import Brokers
+from ottla.cli.brokers import NOT_YET, Brokers
 from ottla.cli.connection import Target
-from ottla.cli.exchange import checked
+from ottla.cli.exchange import checked, error_name
 from ottla.cli.failure import Failed, Misused
 from ottla.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, Timeout, Yes, confirm
 from ottla.cli.output import count_of
@@ -26,11 +26,10 @@ _TELLS_IDENTITY_VERSION = 5
 _FENCING_TIMEOUT_MS = 60_000
 """The timeout that a transactional id has until its next producer comes with its own."""
 _BUSY = frozenset({ErrorCode.CONCURRENT_TRANSACTIONS})
-Id = Annotated[str, typer.Argument(metavar="ID", show_default=False)]
 
 
 def commit(
-    transactional_id: Id,
+    transactional_id: Annotated[str, typer.Argument(metavar="ID", show_default=False)],
     yes: Yes = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
@@ -103,14 +102,17 @@ def _fence(brokers: Brokers, found: Transaction) -> None:
     fence = InitProducerIdRequest(found.id, min(found.timeout_ms, _FENCING_TIMEOUT_MS))
     for _ in brokers.attempts():
         code = brokers.coordinator(found.id).ask(fence).error_code
+        if code in NOT_YET:
+            continue
         if code != ErrorCode.CONCURRENT_TRANSACTIONS:
             checked(code, about=found.id)
             raise Failed(f"{found.id} had ended before it could be aborted; its producer is fenced")
         now = described(brokers, found.id)
         if now.state != "Ongoing" or now.identity != found.identity:
             return
-    # Its coordinator lets nobody interfere while a group commit is being decided.
-    raise Failed(f"{found.id} is part of a commit that is under way, and cannot be aborted alone")
+    checked(code if code in NOT_YET else 0, about=found.id)
+    # Its coordinator lets nobody interfere while a group commit is being decided, which is soon.
+    raise Failed(f"{found.id} cannot be aborted for now ({error_name(code)}): a commit that it is part of is under way")
 
 
 def _report(brokers: Brokers, found: Transaction, committed: bool) -> None:
@@ -132,6 +134,8 @@ def _abort_hanging(brokers: Brokers, place: Place, start_offset: int, yes: bool)
         raise Failed(f"this transaction does not hang: it is that of {owner.id}, in state {owner.state}")
     who = f"producer {suspect.producer_id} (epoch {suspect.producer_epoch})"
     confirm(f"Abort the transaction of {who} that begins at offset {start_offset} of {place_name(place)}?", yes)
+    if _open_at(brokers, place, start_offset) != suspect:
+        raise Failed(f"somebody goes on with this transaction: look at {place_name(place)} again")
     topic, index = place
     marker = WritableTxnMarker(
         suspect.producer_id,
