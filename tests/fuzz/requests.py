@@ -9,6 +9,7 @@ from tests.compat.raw import Raw
 from tests.compat.wire import KEYS, Fields, versions
 
 from .requests_groups import group_requests, rare_requests
+from .requests_transactions import transaction_requests
 from .shapes import Shape
 
 
@@ -22,6 +23,7 @@ def good_requests(raw: Raw, topic: str) -> dict[str, Fields]:
         **describe_requests(topic),
         **group_requests(topic, topic_id),
         **rare_requests(topic, node),
+        **transaction_requests(topic),
     }
 
 
@@ -126,6 +128,11 @@ APIS = (
     "delete_records",
     "init_producer_id",
     "offset_for_leader_epoch",
+    "add_partitions_to_txn",
+    "add_offsets_to_txn",
+    "end_txn",
+    "write_txn_markers",
+    "txn_offset_commit",
     "describe_configs",
     "alter_configs",
     "describe_log_dirs",
@@ -141,6 +148,8 @@ APIS = (
     "describe_cluster",
     "describe_producers",
     "unregister_broker",
+    "describe_transactions",
+    "list_transactions",
     "consumer_group_heartbeat",
     "consumer_group_describe",
     "list_config_resources",
