@@ -1,0 +1,122 @@
+"""How this room compiles: numba without the interpreter lock, and a cache that works wherever the package lies.
+
+Numba keeps what it compiled beside the source or under the user's home, and refuses to decorate where neither can be
+written: a read-only image without a home is enough. Then the cache goes into a directory of this user alone, since what
+lies in it is run; and where that cannot be had either, every process compiles for itself.
+
+Numba looks only at the file of the function that is called: a kernel and all that it calls stand in one module, lest a
+new version of the one be run with the old form of the other. Only the three at the end are shared; they have no other
+form.
+"""
+
+import os
+import stat
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from numba import config as _config
+from numba import njit, types
+from numba.core import cgutils as _cgutils
+from numba.extending import intrinsic
+
+_Kernel = TypeVar("_Kernel", bound=Callable[..., Any])
+config: Any = _config
+cgutils: Any = _cgutils
+
+
+def compiled(kernel: _Kernel) -> _Kernel:
+    """`kernel` as machine code, compiled when it is first called and loaded from the cache from then on."""
+    return _cached(kernel) or _cached_apart(kernel) or inlined(kernel)
+
+
+def inlined(function: _Kernel) -> _Kernel:
+    """A part of kernels that is never called from Python and needs no cache of its own."""
+    made: Any = njit(nogil=True, forceinline=True)(function)
+    return made  # type: ignore[no-any-return]
+
+
+def _cached(kernel: _Kernel) -> _Kernel | None:
+    try:
+        made: Any = njit(nogil=True, cache=True)(kernel)
+        place = Path(made.stats.cache_path)
+        place.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=place).close()  # for code in a zip numba finds out too late, in the first call
+    except (RuntimeError, OSError):
+        return None
+    return made  # type: ignore[no-any-return]
+
+
+def _cached_apart(kernel: _Kernel) -> _Kernel | None:
+    directory = _private_directory()
+    if directory is None:
+        return None
+    before = config.CACHE_DIR, os.environ.get("XDG_CACHE_HOME")
+    # The second is for code in a zip, which does not heed the first.
+    config.CACHE_DIR = os.environ["XDG_CACHE_HOME"] = directory
+    try:
+        return _cached(kernel)
+    finally:
+        config.CACHE_DIR = before[0]
+        if before[1] is None:
+            del os.environ["XDG_CACHE_HOME"]
+        else:
+            os.environ["XDG_CACHE_HOME"] = before[1]
+
+
+def _private_directory() -> str | None:
+    """A directory that only this user can write, the same one for all their processes."""
+    place = Path(tempfile.gettempdir()) / f"ottla-numba-{os.getuid()}"
+    try:
+        place.mkdir(mode=0o700, exist_ok=True)
+        state = place.lstat()
+    except OSError:
+        return None
+    is_ours = state.st_uid == os.getuid() and stat.S_ISDIR(state.st_mode) and not state.st_mode & 0o077
+    return str(place) if is_ours else None
+
+
+def _untyped(function: Callable[..., Any]) -> Any:
+    """An intrinsic, whose first parameter callers do not see."""
+    return intrinsic(function)
+
+
+@_untyped
+def byte_at(_: Any, address: Any, at: Any) -> Any:
+    """The byte `at` bytes behind `address`; checks nothing.
+
+    Kernels hand addresses to their parts, not arrays: numba counts references around every call, for every byte read.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.load(_pointer(builder, arguments[0], arguments[1]))
+
+    return types.uint8(types.int64, types.int64), generate
+
+
+@_untyped
+def set_byte(_: Any, address: Any, at: Any, value: Any) -> Any:
+    """Write the byte `at` bytes behind `address`; checks nothing."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        builder.store(arguments[2], _pointer(builder, arguments[0], arguments[1]))
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.uint8), generate
+
+
+@_untyped
+def copy_bytes(_: Any, target: Any, target_at: Any, source: Any, source_at: Any, size: Any) -> Any:
+    """memcpy between two addresses, four times as fast as the loop that numba makes of slices; checks nothing."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        to, source = (_pointer(builder, *arguments[index : index + 2]) for index in (0, 2))
+        cgutils.raw_memcpy(builder, to, source, arguments[4], 1)
+        return context.get_dummy_value()
+
+    return types.void(*[types.int64] * 5), generate
+
+
+def _pointer(builder: Any, address: Any, at: Any) -> Any:
+    return builder.inttoptr(builder.add(address, at), cgutils.int8_t.as_pointer())
