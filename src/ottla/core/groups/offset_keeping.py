@@ -70,14 +70,13 @@ class OffsetKeeping:
         if isinstance(group, ClassicGroup) and not group.is_empty and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
             raise Refused(ErrorCode.NON_EMPTY_GROUP)
         errors = []
-        records = []
+        records: list[OffsetRecord] = []
         for topic, partition in ask.partitions:
             if group is not None and group.is_subscribed_to(topic):
                 errors.append(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)
                 continue
             errors.append(ErrorCode.NONE)
-            if self._offsets.get(ask.group_id, topic, partition) is not None:
-                records.append(OffsetRecord(ask.group_id, topic, partition, None))
+            records += self._offsets.removal(ask.group_id, topic, partition)
         return Decision(tuple(records), asks.OffsetDeleteReply(tuple(errors)))
 
     def committed(self) -> Iterator[tuple[str, str, int, int]]:
@@ -95,7 +94,7 @@ class OffsetKeeping:
         if group is not None and not group.is_empty:
             raise Refused(ErrorCode.NON_EMPTY_GROUP)
         out = Outcome(now_ms)
-        out.records.extend(self._offsets.tombstones(group_id, even_open=True))
+        out.records.extend(self._offsets.tombstones(group_id))
         self._note_deletion(group_id, out)
         return out.decision()
 
@@ -113,8 +112,8 @@ class OffsetKeeping:
     def tombstones_of_topics(self, names: Collection[str]) -> list[OffsetRecord]:
         """What removes all offsets of topics that are no more."""
         records: list[OffsetRecord] = []
-        for group_id in list(self._offsets.groups()):
-            records += self._offsets.tombstones(group_id, lambda topic, committed: topic in names, even_open=True)
+        for group_id in self._offsets.groups():
+            records += self._offsets.tombstones(group_id, lambda topic: topic in names)
         return records
 
     def expire(self, out: Outcome) -> None:
@@ -125,7 +124,7 @@ class OffsetKeeping:
             is_expired = expiry_of(group, self._settings.offsets_retention_ms, out.now_ms)
             if is_expired is None:
                 continue
-            expired = offsets.tombstones(group_id, is_expired)
+            expired = offsets.expired(group_id, is_expired)
             out.records.extend(expired)
             is_bare = len(expired) == sum(1 for _ in offsets.of_group(group_id)) and not offsets.has_pending(group_id)
             if is_bare and group is not None and _is_abandoned(group):
@@ -143,8 +142,11 @@ def _check_consumer_commit(group: ConsumerGroup, ask: asks.OffsetCommit) -> None
         return
     if epoch < 0 and group.is_empty:
         return
-    subscription = check_identity(group, ask.member_id, ask.group_instance_id)
-    if subscription.classic is None and ask.api_version < 9 and ask.producer_id < 0:
+    is_transactional = ask.producer_id >= 0
+    subscription = check_identity(group, ask.member_id, None if is_transactional else ask.group_instance_id)
+    if subscription.classic is None and ask.api_version < 9 and not is_transactional:
         raise Refused(ErrorCode.UNSUPPORTED_VERSION)
     if epoch != group.current(ask.member_id).epoch:
-        raise Refused(ErrorCode.STALE_MEMBER_EPOCH if subscription.classic is None else ErrorCode.ILLEGAL_GENERATION)
+        # TxnOffsetCommit has no word for the epochs of the new protocol.
+        is_new = subscription.classic is None and not is_transactional
+        raise Refused(ErrorCode.STALE_MEMBER_EPOCH if is_new else ErrorCode.ILLEGAL_GENERATION)

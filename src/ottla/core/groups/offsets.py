@@ -1,7 +1,8 @@
 """The committed offsets of all groups of a shard, and those of open transactions.
 
 An offset committed inside a transaction is set aside under its producer until the transaction ends; a reader that asks
-for stable offsets is told to wait as long as such an offset is pending (KIP-447).
+for stable offsets is told to wait as long as such an offset is pending (KIP-447). Of all that is committed for a
+partition the one that came last counts, whenever its transaction ended: it is the one that compaction leaves.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,26 +18,38 @@ Place = tuple[str, str, int]
 _NOTHING: dict[str, dict[int, CommittedOffset]] = {}
 
 
+class _Contested:
+    """A partition of a group that open transactions have offsets for."""
+
+    __slots__ = ("newest", "producers")
+
+    def __init__(self) -> None:
+        self.producers: set[int] = set()
+        self.newest = 0
+        """The number of the last commit that counts."""
+
+
 class Offsets:
-    __slots__ = ("_committed", "_open", "_pending")
+    __slots__ = ("_commits", "_committed", "_open", "_pending")
 
     def __init__(self) -> None:
         self._committed: dict[str, dict[str, dict[int, CommittedOffset]]] = {}
-        self._pending: dict[int, dict[Place, CommittedOffset]] = {}
-        """By producer id: what its open transaction will commit."""
-        self._open: dict[Place, int] = {}
-        """How many open transactions touch a partition of a group."""
+        self._pending: dict[int, dict[Place, tuple[int, CommittedOffset]]] = {}
+        """By producer id: what its open transaction will commit, each with its number."""
+        self._open: dict[str, dict[tuple[str, int], _Contested]] = {}
+        """By group: the partitions that open transactions touch."""
+        self._commits = 0
 
     # What there is
 
     def groups(self) -> Iterator[str]:
-        return iter(self._committed)
+        return iter(dict.fromkeys([*self._committed, *self._open]))
 
     def has_any(self, group_id: str) -> bool:
-        return group_id in self._committed
+        return group_id in self._committed or group_id in self._open
 
     def has_pending(self, group_id: str) -> bool:
-        return any(place[0] == group_id for place in self._open)
+        return group_id in self._open
 
     def get(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
         return self._committed.get(group_id, _NOTHING).get(topic, {}).get(partition)
@@ -59,7 +72,7 @@ class Offsets:
         )
 
     def _fetched(self, ask: OffsetFetch, topic: str, partition: int) -> FetchedOffset:
-        if ask.require_stable and (ask.group_id, topic, partition) in self._open:
+        if ask.require_stable and self._contested(ask.group_id, topic, partition) is not None:
             return FetchedOffset(partition, error=ErrorCode.UNSTABLE_OFFSET_COMMIT)
         committed = self.get(ask.group_id, topic, partition)
         if committed is None:
@@ -87,46 +100,65 @@ class Offsets:
             records.append(OffsetRecord(ask.group_id, asked.topic, asked.partition, committed, ask.producer_id))
         return records, tuple(errors)
 
-    def tombstones(
-        self,
-        group_id: str,
-        is_meant: Callable[[str, CommittedOffset], bool] = lambda topic, committed: True,
-        even_open: bool = False,
-    ) -> list[OffsetRecord]:
-        """What removes the offsets that are meant; of partitions in open transactions only if asked to."""
+    def expired(self, group_id: str, is_expired: Callable[[str, CommittedOffset], bool]) -> list[OffsetRecord]:
+        """What removes the offsets that are expired, but for those that open transactions touch."""
         return [
             OffsetRecord(group_id, topic, partition, None)
             for topic, partition, committed in self.of_group(group_id)
-            if (even_open or (group_id, topic, partition) not in self._open) and is_meant(topic, committed)
+            if self._contested(group_id, topic, partition) is None and is_expired(topic, committed)
         ]
+
+    def tombstones(self, group_id: str, is_meant: Callable[[str], bool] = lambda topic: True) -> list[OffsetRecord]:
+        """What removes all offsets of the topics that are meant, also those that open transactions would commit."""
+        places = [(topic, partition) for topic, partition, _ in self.of_group(group_id)]
+        places = [*dict.fromkeys([*places, *self._open.get(group_id, ())])]
+        return [OffsetRecord(group_id, topic, partition, None) for topic, partition in places if is_meant(topic)]
+
+    def removal(self, group_id: str, topic: str, partition: int) -> list[OffsetRecord]:
+        """What removes the offset of one partition, if there is one or an open transaction would commit one."""
+        is_there = self.get(group_id, topic, partition) or self._contested(group_id, topic, partition)
+        return [OffsetRecord(group_id, topic, partition, None)] if is_there else []
 
     # The log
 
     def apply(self, record: OffsetRecord) -> None:
         place = (record.group_id, record.topic, record.partition)
+        if record.value is None:
+            if record.producer_id < 0:
+                self._remove(place)
+            return
+        self._commits += 1
         if record.producer_id >= 0:
-            if record.value is not None:
-                pending = self._pending.setdefault(record.producer_id, {})
-                if place not in pending:
-                    self._open[place] = self._open.get(place, 0) + 1
-                pending[place] = record.value
-        elif record.value is None:
-            self._remove(place)
-        else:
-            self._put(place, record.value)
+            self._pending.setdefault(record.producer_id, {})[place] = self._commits, record.value
+            self._open.setdefault(place[0], {}).setdefault(place[1:], _Contested()).producers.add(record.producer_id)
+            return
+        self._put(place, record.value)
+        contested = self._contested(*place)
+        if contested is not None:
+            contested.newest = self._commits
 
     def end_transaction(self, producer_id: int, committed: bool) -> tuple[str, ...]:
         """The transaction's marker is in the log; returns the groups it touched."""
         pending = self._pending.pop(producer_id, {})
-        for place, value in pending.items():
-            left = self._open[place] - 1
-            if left:
-                self._open[place] = left
-            else:
-                del self._open[place]
-            if committed:
+        for place, (number, value) in pending.items():
+            contested = self._open[place[0]][place[1:]]
+            if committed and number > contested.newest:
+                contested.newest = number
                 self._put(place, value)
+            contested.producers.discard(producer_id)
+            if not contested.producers:
+                self._settle(place)
         return tuple(dict.fromkeys(place[0] for place in pending))
+
+    def _contested(self, group_id: str, topic: str, partition: int) -> _Contested | None:
+        return self._open[group_id].get((topic, partition)) if group_id in self._open else None
+
+    def _settle(self, place: Place) -> None:
+        """No open transaction has an offset for it any more."""
+        places = self._open[place[0]]
+        del places[place[1:]]
+        if not places:
+            del self._open[place[0]]
 
     def _put(self, place: Place, value: CommittedOffset) -> None:
         group_id, topic, partition = place
@@ -134,6 +166,14 @@ class Offsets:
 
     def _remove(self, place: Place) -> None:
         group_id, topic, partition = place
+        contested = self._contested(group_id, topic, partition)
+        if contested is not None:
+            for producer_id in contested.producers:
+                pending = self._pending[producer_id]
+                del pending[place]
+                if not pending:
+                    del self._pending[producer_id]
+            self._settle(place)
         topics = self._committed.get(group_id)
         if topics is None or topic not in topics:
             return

@@ -134,6 +134,48 @@ def test_an_offset_of_an_aborted_transaction_never_was() -> None:
     assert offset_of(group, require_stable=True).offset == 1
 
 
+@pytest.mark.parametrize("order", [(55, 66), (66, 55)])
+def test_of_two_transactions_the_offset_that_was_sent_last_counts(order: tuple[int, int]) -> None:
+    group = Group()
+    group.ask("commit_offsets", commit_of(8, producer_id=55))
+    group.ask("commit_offsets", commit_of(9, producer_id=66))
+    for producer_id in order:
+        group.shard.end_transaction(producer_id, committed=True)
+    assert offset_of(group, require_stable=True).offset == 9
+
+
+def test_an_offset_committed_beside_an_open_transaction_is_not_undone_by_its_end() -> None:
+    group = Group()
+    group.ask("commit_offsets", commit_of(8, producer_id=55))
+    group.ask("commit_offsets", commit_of(30))
+    group.shard.end_transaction(55, committed=True)
+    assert offset_of(group, require_stable=True).offset == 30
+    group.ask("commit_offsets", commit_of(40, producer_id=55))
+    group.shard.end_transaction(55, committed=True)
+    assert offset_of(group, require_stable=True).offset == 40
+
+
+def test_a_group_exists_as_soon_as_an_open_transaction_has_offsets_for_it() -> None:
+    group = Group()
+    group.ask("commit_offsets", commit_of(8, producer_id=55))
+    assert [one.group_id for one in group.shard.list_groups((), (), group.now_ms).reply] == [GROUP]
+    assert group.error("commit_offsets", commit_of(9, "m", 5)) is ErrorCode.UNKNOWN_MEMBER_ID
+    group.shard.end_transaction(55, committed=False)
+    assert group.error("commit_offsets", commit_of(9, "m", 5)) is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+@pytest.mark.parametrize(
+    ("deed", "what"), [("delete_group", GROUP), ("delete_offsets", OffsetDelete(GROUP, (("t", 0),)))]
+)
+def test_deleting_takes_the_offsets_of_open_transactions_along(deed: str, what: object) -> None:
+    group = Group()
+    group.ask("commit_offsets", commit_of(8, producer_id=55))
+    group.ask(deed, what)
+    assert offset_of(group, require_stable=True).error is ErrorCode.NONE
+    group.shard.end_transaction(55, committed=True)
+    assert offset_of(group).offset == -1
+
+
 # Deleting
 
 
