@@ -25,5 +25,8 @@ TOPICS_CREATED_BY_ASKING_MAX = 1_000
 """Topics that one request for metadata may create; for the rest the client asks again, as it does anyway."""
 
 PRODUCER_BATCHES_REMEMBERED = 5
+VERIFICATIONS_MAX = 10_000
+"""Of one partition: producers whose first batch in a transaction has been seen and not been let in yet."""
+
 FETCH_RESPONSE_SLICES_MAX = 4096
 METADATA_RECORDS_PER_BATCH_MAX = 10_000

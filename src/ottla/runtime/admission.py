@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ottla.base.errors import ErrorCode, Refused
+from ottla.core.producers import Verification
 from ottla.core.transactions.asks import AddPartitions, AddPartitionsReply, VerifyPartitions, VerifyPartitionsReply
 from ottla.runtime.partition import Admission, Partition
 from ottla.runtime.transaction_coordinator import TransactionCoordinator
@@ -22,27 +23,41 @@ class Entrant(NamedTuple):
     is_adding: bool
 
 
+class Place(NamedTuple):
+    """Where a batch wants in, and the sequence it begins with; -1 if it has none."""
+
+    partition: Partition
+    sequence: int = -1
+
+
 class Admissions:
     def __init__(self, transactions: TransactionCoordinator, is_verifying: bool) -> None:
         """`is_verifying`: transaction.partition.verification.enable."""
         self._transactions = transactions
         self._is_verifying = is_verifying
 
-    async def ask(self, entrant: Entrant, partitions: Sequence[Partition]) -> list[Admission | Refused]:
+    async def ask(self, entrant: Entrant, places: Sequence[Place]) -> list[Admission | Refused]:
         """What the coordinator says of each partition."""
         asked = [
-            partition
-            for partition in partitions
-            if not partition.log.producers.has_open(entrant.producer_id, entrant.producer_epoch)
+            place
+            for place in places
+            if not place.partition.log.producers.has_open(entrant.producer_id, entrant.producer_epoch)
         ]
         if not asked:
             # The epoch tells a batch that comes late from one of this transaction.
-            return [Admission(is_epoch_bumped=entrant.is_adding)] * len(partitions)
-        answers = await (self._add(entrant, asked) if entrant.is_adding else self._verify(entrant, asked))
-        by_partition = dict(zip(asked, answers, strict=True))
-        return [by_partition.get(one, Admission(is_epoch_bumped=entrant.is_adding)) for one in partitions]
+            return [Admission(is_epoch_bumped=entrant.is_adding)] * len(places)
+        verifications = [
+            one.partition.log.producers.begin_verification(entrant.producer_id, entrant.producer_epoch, one.sequence)
+            for one in asked
+        ]
+        partitions = [one.partition for one in asked]
+        answers = await (self._add if entrant.is_adding else self._verify)(entrant, partitions, verifications)
+        by_partition = dict(zip(partitions, answers, strict=True))
+        return [by_partition.get(one.partition, Admission(is_epoch_bumped=entrant.is_adding)) for one in places]
 
-    async def _add(self, entrant: Entrant, partitions: Sequence[Partition]) -> list[Admission | Refused]:
+    async def _add(
+        self, entrant: Entrant, partitions: Sequence[Partition], verifications: Sequence[Verification]
+    ) -> list[Admission | Refused]:
         ask = AddPartitions(
             transactional_id=entrant.transactional_id,
             producer_id=entrant.producer_id,
@@ -59,13 +74,20 @@ class Admissions:
             return [refusal] * len(partitions)
         if reply.error is not ErrorCode.NONE:
             return [Refused(reply.error, "the partition was not added to the transaction")] * len(partitions)
+        # A marker that has come meanwhile is of an epoch before this one, and has nothing to do with it.
         return [
-            Admission(one.log.producers.begin_verification(entrant.producer_id), is_epoch_bumped=True)
-            for one in partitions
+            Admission(
+                one.log.producers.begin_verification(
+                    entrant.producer_id, verification.epoch, verification.lowest_sequence
+                ),
+                is_epoch_bumped=True,
+            )
+            for one, verification in zip(partitions, verifications, strict=True)
         ]
 
-    async def _verify(self, entrant: Entrant, partitions: Sequence[Partition]) -> list[Admission | Refused]:
-        verifications = [one.log.producers.begin_verification(entrant.producer_id) for one in partitions]
+    async def _verify(
+        self, entrant: Entrant, partitions: Sequence[Partition], verifications: Sequence[Verification]
+    ) -> list[Admission | Refused]:
         if not self._is_verifying:
             return [Admission(verification) for verification in verifications]
         ask = VerifyPartitions(
@@ -82,11 +104,7 @@ class Admissions:
             errors, why = [refusal.code] * len(partitions), refusal.why
         else:
             errors, why = list(reply.errors), "the partition was not added to the transaction"
-        answers: list[Admission | Refused] = []
-        for partition, verification, error in zip(partitions, verifications, errors, strict=True):
-            if error is ErrorCode.NONE:
-                answers.append(Admission(verification))
-            else:
-                partition.log.producers.end_verification(entrant.producer_id, verification)
-                answers.append(Refused(error, why))
-        return answers
+        return [
+            Admission(verification) if error is ErrorCode.NONE else Refused(error, why)
+            for verification, error in zip(verifications, errors, strict=True)
+        ]

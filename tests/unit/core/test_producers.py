@@ -4,6 +4,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from ottla.base.errors import ErrorCode, Refused
+from ottla.base.limits import VERIFICATIONS_MAX
 from ottla.core.producers import Duplicate, ProducerTable
 from ottla.wire.batch_header import TRANSACTIONAL, BatchHeader
 from ottla.wire.control import EndTxnMarker
@@ -92,6 +93,36 @@ def test_an_unknown_producer_may_begin_anywhere_unless_it_bumps_its_epoch_with_e
     assert table.check(header(9)) is None
     assert refusal(table, header(9), supports_epoch_bump=True) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert table.check(header(0), supports_epoch_bump=True) is None
+
+
+def test_a_batch_does_not_overtake_the_one_before_it_that_was_not_let_in() -> None:
+    table = ProducerTable()
+    table.begin_verification(7, 0, 0)
+    table.begin_verification(7, 0, 1)
+    assert refusal(table, header(1, in_txn=True), is_verified=True) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert table.check(header(0, in_txn=True), is_verified=True) is None
+    table.apply(header(0, in_txn=True), 0)
+    assert table.check(header(1, in_txn=True), is_verified=True) is None
+
+
+def test_what_an_earlier_epoch_was_not_let_in_with_is_forgotten() -> None:
+    table = ProducerTable()
+    table.begin_verification(7, 0, 0)
+    table.begin_verification(7, 1, 0)
+    assert table.check(header(0, epoch=1, in_txn=True), is_verified=True) is None
+    table.begin_verification(7, 0, -1)
+    assert table.check(header(0, epoch=1, in_txn=True), is_verified=True) is None
+
+
+def test_the_batches_that_wait_to_be_let_in_are_counted() -> None:
+    table = ProducerTable()
+    first = table.begin_verification(0, 0, 0)
+    for producer_id in range(1, VERIFICATIONS_MAX):
+        last = table.begin_verification(producer_id, 0, 0)
+    assert table.is_verified(0, first)
+    table.begin_verification(VERIFICATIONS_MAX, 0, 0)
+    assert not table.is_verified(0, first)
+    assert table.is_verified(VERIFICATIONS_MAX - 1, last)
 
 
 def test_a_transactional_batch_needs_a_transaction_that_is_open_or_verified() -> None:

@@ -15,7 +15,7 @@ from ottla.base.errors import ErrorCode, Refused
 from ottla.base.types import INTERNAL_TOPICS
 from ottla.broker.route import Call, Route, answering, versions
 from ottla.net.connection import Hangup
-from ottla.runtime.admission import Admissions, Entrant
+from ottla.runtime.admission import Admissions, Entrant, Place
 from ottla.runtime.partition import NOT_ADMITTED, Admission, BadRecords, Partition
 from ottla.runtime.replicas import Replicas
 from ottla.wire.batch_header import CODEC_MASK, TRANSACTIONAL, read_header
@@ -136,21 +136,21 @@ class ProduceApi:
         if any(
             not partition.log.producers.has_open(entrant.producer_id, entrant.producer_epoch)
             for entrant, places in entering.items()
-            for _, partition in places
+            for _, (partition, _) in places
         ):
             _keep(call.request)
         admitted: dict[int, Admission | Refused] = {}
         for entrant, places in entering.items():
-            answers = await self._admissions.ask(entrant, [partition for _, partition in places])
+            answers = await self._admissions.ask(entrant, [place for _, place in places])
             for (data, _), answer in zip(places, answers, strict=True):
                 admitted[id(data)] = _to_producer(answer, call.version) if isinstance(answer, Refused) else answer
         return admitted
 
-    def _entering(self, call: Call[ProduceRequest]) -> dict[Entrant, list[tuple[PartitionProduceData, Partition]]]:
+    def _entering(self, call: Call[ProduceRequest]) -> dict[Entrant, list[tuple[PartitionProduceData, Place]]]:
         """Sound transactional batches for partitions that are here, by producer; the rest is refused later on."""
         ask = call.request
         assert ask.transactional_id is not None
-        entering: dict[Entrant, list[tuple[PartitionProduceData, Partition]]] = {}
+        entering: dict[Entrant, list[tuple[PartitionProduceData, Place]]] = {}
         for topic in ask.topic_data:
             for data in topic.partition_data:
                 records = data.records
@@ -164,7 +164,7 @@ class ProduceApi:
                 if header.is_transactional and header.producer_id >= 0:
                     is_adding = call.version >= _ADDS_PARTITIONS_VERSION
                     entrant = Entrant(ask.transactional_id, header.producer_id, header.producer_epoch, is_adding)
-                    entering.setdefault(entrant, []).append((data, partition))
+                    entering.setdefault(entrant, []).append((data, Place(partition, header.base_sequence)))
         return entering
 
 

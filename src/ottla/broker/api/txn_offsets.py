@@ -3,7 +3,7 @@
 from ottla.base.errors import ErrorCode, Refused
 from ottla.broker.route import Call, Route, versions
 from ottla.core.groups import asks
-from ottla.runtime.admission import Admissions, Entrant
+from ottla.runtime.admission import Admissions, Entrant, Place
 from ottla.runtime.controller import Controller
 from ottla.runtime.group_coordinator import GroupCoordinator
 from ottla.runtime.shard import Stamp
@@ -71,11 +71,15 @@ class TxnOffsetsApi:
         self, call: Call[TxnOffsetCommitRequest], offsets: list[asks.OffsetToCommit]
     ) -> asks.OffsetCommitReply:
         ask = call.request
-        if ask.producer_id < 0 or ask.producer_epoch < 0:
-            raise Refused(ErrorCode.INVALID_REQUEST, "offsets of a transaction without a producer")
+        if not ask.group_id:
+            raise Refused(ErrorCode.INVALID_GROUP_ID, "offsets of a transaction without a group")
+        if ask.producer_id < 0:
+            raise Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "offsets of a transaction without a producer")
+        if ask.producer_epoch < 0:
+            raise Refused(ErrorCode.INVALID_PRODUCER_EPOCH, f"epoch {ask.producer_epoch}")
         is_adding = call.version >= _ADDS_PARTITION_VERSION
         entrant = Entrant(ask.transactional_id, ask.producer_id, ask.producer_epoch, is_adding)
-        (admission,) = await self._admissions.ask(entrant, [self._groups.partition_of(ask.group_id)])
+        (admission,) = await self._admissions.ask(entrant, [Place(self._groups.partition_of(ask.group_id))])
         if isinstance(admission, Refused):
             raise Refused(_to_producer(admission.code, call.version), admission.why)
         commit = asks.OffsetCommit(

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from ottla.base.errors import ErrorCode, Refused
-from ottla.base.limits import PRODUCER_BATCHES_REMEMBERED
+from ottla.base.limits import PRODUCER_BATCHES_REMEMBERED, VERIFICATIONS_MAX
 from ottla.core.producers.producer import NO_OFFSET, Producer, ProducerSnapshot, RememberedBatch
 from ottla.wire.batch_header import CONTROL, TRANSACTIONAL, BatchHeader
 from ottla.wire.control import EndTxnMarker
@@ -32,10 +32,21 @@ class Duplicate(NamedTuple):
 class Verification:
     """A question to the coordinator, whether a producer's transaction includes this partition.
 
-    Its answer is worthless once the transaction has ended here, which voids it.
+    Its answer is worthless once the transaction has ended here, which voids it. Until a batch is let in it is known
+    with which sequence the transaction begins: if the first batch was turned away, those behind it have to wait.
     """
 
-    __slots__ = ()
+    __slots__ = ("epoch", "lowest_sequence")
+
+    def __init__(self, epoch: int, sequence: int) -> None:
+        self.epoch = epoch
+        self.lowest_sequence = sequence
+
+    def note(self, epoch: int, sequence: int) -> None:
+        if epoch > self.epoch:
+            self.epoch, self.lowest_sequence = epoch, sequence
+        elif epoch == self.epoch:
+            self.lowest_sequence = min(self.lowest_sequence, sequence)
 
 
 class CompletedTxn(NamedTuple):
@@ -76,16 +87,19 @@ class ProducerTable:
 
     # --- decide
 
-    def begin_verification(self, producer_id: int) -> Verification:
-        return self._verifications.setdefault(producer_id, Verification())
+    def begin_verification(self, producer_id: int, epoch: int, sequence: int) -> Verification:
+        """Before the coordinator is asked about a batch that begins with `sequence`."""
+        verification = self._verifications.get(producer_id)
+        if verification is None:
+            if len(self._verifications) >= VERIFICATIONS_MAX:
+                del self._verifications[next(iter(self._verifications))]
+            verification = self._verifications[producer_id] = Verification(epoch, sequence)
+        else:
+            verification.note(epoch, sequence)
+        return verification
 
     def is_verified(self, producer_id: int, verification: Verification) -> bool:
         return self._verifications.get(producer_id) is verification
-
-    def end_verification(self, producer_id: int, verification: Verification) -> None:
-        """The answer was no."""
-        if self.is_verified(producer_id, verification):
-            del self._verifications[producer_id]
 
     def check(
         self, header: BatchHeader, *, is_verified: bool = True, supports_epoch_bump: bool = False
@@ -97,6 +111,7 @@ class ProducerTable:
         """
         producer = self._producers.get(header.producer_id)
         if producer is None:
+            self._refuse_overtaking(header)
             if supports_epoch_bump and header.base_sequence != 0:
                 raise Refused(
                     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -118,8 +133,21 @@ class ProducerTable:
             seen = producer.find_duplicate(header.producer_epoch, first, header.last_sequence)
             if seen is not None:
                 return Duplicate(seen.first_offset, seen.timestamp)
+        self._refuse_overtaking(header)
         _refuse_batch(producer, header, is_verified)
         return None
+
+    def _refuse_overtaking(self, header: BatchHeader) -> None:
+        """Raise Refused if an earlier batch of the producer was seen, and has not been let in yet."""
+        verification = self._verifications.get(header.producer_id)
+        if verification is None or verification.epoch != header.producer_epoch:
+            return
+        if header.base_sequence > verification.lowest_sequence:
+            raise Refused(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"sequence {header.base_sequence} of producer {header.producer_id} before "
+                f"{verification.lowest_sequence}, which was not let in yet",
+            )
 
     def check_own(self, header: BatchHeader, *, is_verified: bool) -> None:
         """Like `check`, for a coordinator's batch inside a client's transaction: it has no sequence."""
