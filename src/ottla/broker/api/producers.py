@@ -2,6 +2,7 @@
 
 from ottla.base.errors import ErrorCode, Refused
 from ottla.broker.route import Call, Route, answering, versions
+from ottla.core.metadata.topics import check_topic_name
 from ottla.core.transactions.asks import Decision, InitProducerId, InitProducerIdReply
 from ottla.core.transactions.shard import TransactionShard
 from ottla.runtime.replicas import Replicas
@@ -73,15 +74,22 @@ class ProducersApi:
         response.ongoing_txn_producer_epoch = reply.ongoing_producer_epoch
 
     async def describe(self, call: Call[DescribeProducersRequest]) -> DescribeProducersResponse:
-        """DescribeProducers: the producers that a partition's leader remembers (KIP-664)."""
+        """DescribeProducers: the producers that a partition's leader remembers (KIP-664).
+
+        Each partition is answered once, however often it is named: an answer may be long.
+        """
         response = DescribeProducersResponse()
-        for topic, indexes in {each.name: each.partition_indexes for each in call.request.topics}.items():
+        wanted: dict[str, dict[int, None]] = {}
+        for asked in call.request.topics:
+            wanted.setdefault(asked.name, {}).update(dict.fromkeys(asked.partition_indexes))
+        for topic, indexes in wanted.items():
             answer = TopicResponse(topic)
             response.topics.append(answer)
-            for index in dict.fromkeys(indexes):
+            for index in indexes:
                 result = PartitionResponse(index)
                 answer.partitions.append(result)
                 with answering(result):
+                    check_topic_name(topic)
                     result.active_producers = self._active(topic, index)
         return response
 

@@ -77,7 +77,7 @@ class TransactionAdminApi:
 
     async def write_markers(self, call: Call[WriteTxnMarkersRequest]) -> WriteTxnMarkersResponse:
         """WriteTxnMarkers: for coordinators elsewhere, and for operators who end what hangs. v2 tells the version."""
-        return WriteTxnMarkersResponse([await self._write(one) for one in call.request.markers])
+        return WriteTxnMarkersResponse([await self._write(one) for one in call.request.markers if one.topics])
 
     async def _write(self, ask: WritableTxnMarker) -> WritableTxnMarkerResult:
         marker = EndTxnMarker(

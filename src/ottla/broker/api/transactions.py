@@ -26,7 +26,6 @@ from ottla.wire.messages.index import ApiKey
 
 _KNOWS_FENCED_VERSION = 2
 _BATCHED_ADD_VERSION = 4
-_KNOWS_ABORTABLE_VERSION = 5
 _BUMPS_EPOCH_VERSION = 5
 
 
@@ -62,12 +61,13 @@ class TransactionsApi:
         return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=await self._add(one, call.version))
 
     async def _add(self, ask: AddPartitionsToTxnTransaction, version: int) -> list[AddPartitionsToTxnTopicResult]:
-        places = tuple(_places(ask.topics))
-        unknown = {place for place in places if not self._may_be_written(place)}
+        topics = _merged(ask.topics) if ask.verify_only else ask.topics
+        places = tuple(_places(topics))
+        unknown = {place for place in places if not self._may_be_added(place, version)}
         if unknown:
             # All or none: those that could be added are told that nobody has tried.
             codes = [_unknown(place) if place in unknown else ErrorCode.OPERATION_NOT_ATTEMPTED for place in places]
-            return _results(ask.topics, codes)
+            return _results(topics, codes)
         try:
             if ask.verify_only:
                 verify = asks.VerifyPartitions(
@@ -79,7 +79,7 @@ class TransactionsApi:
                 verified: asks.VerifyPartitionsReply = await self._transactions.ask(
                     ask.transactional_id, lambda core, now_ms: core.verify_partitions(verify, now_ms)
                 )
-                return _results(ask.topics, [_known(error, version) for error in verified.errors])
+                return _results(topics, verified.errors)
             add = asks.AddPartitions(
                 transactional_id=ask.transactional_id,
                 producer_id=ask.producer_id,
@@ -91,13 +91,15 @@ class TransactionsApi:
                 ask.transactional_id, lambda core, now_ms: core.add_partitions(add, now_ms)
             )
         except Refused as refusal:
-            return _results(ask.topics, [_known(refusal.code, version)] * len(places))
-        return _results(ask.topics, [reply.error] * len(places))
+            return _results(topics, [_known(refusal.code, version)] * len(places))
+        return _results(topics, [reply.error] * len(places))
 
-    def _may_be_written(self, place: TopicPartition) -> bool:
+    def _may_be_added(self, place: TopicPartition, version: int) -> bool:
+        """Producers write to no internal topic; offsets are added by AddOffsetsToTxn, and by brokers."""
         topic, index = place
-        is_internal = topic in INTERNAL_TOPICS and topic != OFFSETS_TOPIC
-        return not is_internal and self._controller.image.partition(topic, index) is not None
+        if topic in INTERNAL_TOPICS and (topic != OFFSETS_TOPIC or version < _BATCHED_ADD_VERSION):
+            return False
+        return self._controller.image.partition(topic, index) is not None
 
     async def add_offsets(self, call: Call[AddOffsetsToTxnRequest]) -> AddOffsetsToTxnResponse:
         """AddOffsetsToTxn: the partition of `__consumer_offsets` that belongs to the group joins the transaction."""
@@ -147,6 +149,15 @@ def _places(topics: Iterable[AddPartitionsToTxnTopic]) -> Iterator[TopicPartitio
             yield topic.name, index
 
 
+def _merged(topics: Iterable[AddPartitionsToTxnTopic]) -> list[AddPartitionsToTxnTopic]:
+    """Each partition once, and no topic without any: so Kafka answers those who verify."""
+    indexes: dict[str, dict[int, None]] = {}
+    for topic in topics:
+        for index in topic.partitions:
+            indexes.setdefault(topic.name, {})[index] = None
+    return [AddPartitionsToTxnTopic(name, [*of_topic]) for name, of_topic in indexes.items()]
+
+
 def _results(
     topics: Iterable[AddPartitionsToTxnTopic], codes: Sequence[ErrorCode]
 ) -> list[AddPartitionsToTxnTopicResult]:
@@ -170,6 +181,4 @@ def _known(code: ErrorCode, version: int) -> ErrorCode:
     """The code, in words that clients of this version know."""
     if code is ErrorCode.PRODUCER_FENCED and version < _KNOWS_FENCED_VERSION:
         return ErrorCode.INVALID_PRODUCER_EPOCH
-    if code is ErrorCode.TRANSACTION_ABORTABLE and version < _KNOWS_ABORTABLE_VERSION:
-        return ErrorCode.INVALID_TXN_STATE
     return code
