@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import resource
 import socket
 from collections import Counter
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ _BACKLOG = 1024
 _ACCEPTED_PER_TURN = 64
 _SWEEP_SECONDS = 5.0
 _NO_DESCRIPTOR_PAUSE_SECONDS = 0.5
+_DESCRIPTORS_KEPT = 64
+"""For files, which are opened and closed all the time: a flood of connections must not stop the logs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +41,7 @@ class Listener:
         self._count_by_host: Counter[str] = Counter()
         self._sock: socket.socket | None = None
         self._sweep: asyncio.TimerHandle | None = None
+        self._descriptor_end = descriptors_for_connections()
 
     @property
     def name(self) -> str:
@@ -134,6 +138,9 @@ class Listener:
             reason = f"{limits.connections_max} connections are open"
         elif self._count_by_host[host] >= limits.connections_per_host_max:
             reason = f"{limits.connections_per_host_max} connections from this address are open"
+        elif sock.fileno() >= self._descriptor_end:
+            # The lowest free number is given out first: a high one says that hardly any is left.
+            reason = "the process has hardly any file descriptors left"
         else:
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -163,3 +170,9 @@ class Listener:
                 connection.close("idle for too long")
         pause = min(_SWEEP_SECONDS, idle_seconds_max / 2) if idle_seconds_max > 0 else _SWEEP_SECONDS
         self._sweep = loop.call_later(max(pause, 0.05), self._on_sweep)
+
+
+def descriptors_for_connections() -> float:
+    """Where the numbers of descriptors begin that connections leave alone."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return float("inf") if soft == resource.RLIM_INFINITY else soft - min(_DESCRIPTORS_KEPT, soft // 4)
