@@ -79,6 +79,23 @@ def say_fetch_versions(talk: Talk) -> None:
         talk("no topics", "fetch", version, **{**ask, "topics": []})
 
 
+def say_fetch_sessions(talk: Talk) -> None:
+    """The ids of the sessions are the node's own business, also whether it gives any out."""
+    topic = talk.raw.create("", 1, FOREVER)
+    topic_id = talk.raw.topic_id(topic)
+    talk.raw.append(topic, *FIVE, base_timestamp=OLD_MS)
+    for version in (7, 11, 12, 13, 17):
+        for step, session, epoch in (
+            ("anew", 0, 0),
+            ("anew, after another", 123_456, 0),
+            ("the last of an unknown one", 123_456, -1),
+            ("the next of an unknown one", 123_456, 1),
+            ("the next of none", 0, 5),
+        ):
+            asked = talk.raw.fetch_request(topic, 0, topic_id=topic_id, session_id=session, session_epoch=epoch)
+            talk(step, "fetch", version, **asked)
+
+
 def say_list_offsets(talk: Talk) -> None:
     topic = talk.raw.create("", 2, FOREVER)
     for at in range(5):

@@ -52,8 +52,8 @@ class FetchApi:
 
 
 def _whole_refusal(ask: FetchRequest) -> ErrorCode | None:
-    is_new_or_last = ask.session_epoch in (0, _FINAL_EPOCH)
-    if not is_new_or_last or (ask.session_id != 0 and ask.session_epoch != _FINAL_EPOCH):
+    # Epoch 0 asks for everything anew, whatever session the client had before, perhaps with another node of this id.
+    if ask.session_epoch not in (0, _FINAL_EPOCH):
         return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     if ask.isolation_level not in (0, _READ_COMMITTED):
         return ErrorCode.INVALID_REQUEST
