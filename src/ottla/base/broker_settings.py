@@ -1,6 +1,6 @@
 """The settings of a node, and `BrokerConfig`: their typed values, read once at start."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -12,6 +12,7 @@ from ottla.base.types import BrokerId, Uuid, uuid_from_text
 
 BROKER_SETTINGS: dict[str, Setting] = rows_by_name(BROKER_ROWS)
 DEFAULT_PORT = 9092
+_SECURE_PROTOCOLS = frozenset({"SSL", "SASL_PLAINTEXT", "SASL_SSL"})
 _FIRST_NODE = BrokerId(1)
 
 
@@ -114,8 +115,12 @@ class BrokerConfig:
             chosen["cluster_id"] = _cluster_id(texts["cluster.id"])
         else:
             chosen.pop("cluster_id", None)
-        chosen["listeners"] = _listeners(texts.get("listeners")) or cls.__dataclass_fields__["listeners"].default
+        listeners = _listeners(texts.get("listeners") or f"127.0.0.1:{DEFAULT_PORT}")
+        _check_protocols(listeners, texts.get("listener.security.protocol.map", ""))
+        chosen["listeners"] = listeners
         chosen["advertised_listeners"] = _listeners(texts.get("advertised.listeners"))
+        if texts.get("metrics.listener"):
+            Listener.parse(texts["metrics.listener"])
         directories = texts.get("log.dirs") or texts.get("log.dir")
         chosen["log_dirs"] = tuple(Path(d.strip()) for d in directories.split(",") if d.strip()) if directories else ()
         metadata_dir = texts.get("metadata.log.dir")
@@ -125,7 +130,8 @@ class BrokerConfig:
 
     def with_texts(self, texts: Mapping[str, str]) -> "BrokerConfig":
         """The same node after a dynamic change: addresses and directories stay what they were."""
-        changed = BrokerConfig.from_texts(texts)
+        # Another node, or Apache Kafka, may have set what is unknown here; its place in the metadata log is its own.
+        changed = BrokerConfig.from_texts({name: text for name, text in texts.items() if is_valid(name, text)})
         return replace(
             changed,
             node_id=self.node_id,
@@ -141,13 +147,52 @@ class BrokerConfig:
         return log_config({}, self.texts)
 
 
+def is_valid(name: str, text: str) -> bool:
+    """Whether it is a setting with a value that it takes."""
+    row = BROKER_SETTINGS.get(name)
+    try:
+        return row is not None and (row.parse(text), True)[1]
+    except BadSetting:
+        return False
+
+
+_BELOW = (
+    ("group.min.session.timeout.ms", "group.max.session.timeout.ms", False),
+    ("group.consumer.heartbeat.interval.ms", "group.consumer.session.timeout.ms", True),
+)
+"""A smaller setting, a larger one, and whether equal is wrong as well."""
+
+
 def check_broker_settings(texts: Mapping[str, str]) -> None:
-    """Raise BadSetting for an unknown name or a bad value."""
+    """Raise BadSetting for an unknown name, a bad value, or values that contradict each other."""
     for name, text in texts.items():
         row = BROKER_SETTINGS.get(name)
         if row is None:
-            raise BadSetting(f"Unknown broker config name: {name[:249]}")
+            raise BadSetting(unknown_setting(name))
         row.parse(text)
+    for low_name, high_name, is_strict in _BELOW:
+        low, high = (int(texts.get(name) or BROKER_SETTINGS[name].default or 0) for name in (low_name, high_name))
+        if low > high or (is_strict and low == high):
+            how = "be below" if is_strict else "not exceed"
+            raise BadSetting(f"{low_name} ({low}) must {how} {high_name} ({high})")
+
+
+def unknown_setting(name: str) -> str:
+    """In Kafka's words, and what may have been meant."""
+    from difflib import get_close_matches
+
+    alike = get_close_matches(name, BROKER_SETTINGS, 1, 0.8)
+    alike = alike or get_close_matches(f"log.{name}", BROKER_SETTINGS, 1, 0.9)
+    return f"Unknown broker config name: {name[:249]}" + (f" (is {alike[0]} meant?)" if alike else "")
+
+
+def _check_protocols(listeners: Iterable[Listener], protocols: str) -> None:
+    """A listener that is to be encrypted must not be opened as one that is not."""
+    said = dict(pair.strip().rsplit(":", 1) for pair in protocols.split(",") if ":" in pair)
+    for listener in listeners:
+        protocol = said.get(listener.name, listener.name).strip().upper()
+        if protocol in _SECURE_PROTOCOLS:
+            raise BadSetting(f"listener {listener.name} wants {protocol}; only PLAINTEXT is served so far")
 
 
 def _listeners(text: str | None) -> tuple[Listener, ...]:

@@ -194,10 +194,20 @@ def inherited_text(row: Setting, broker: Mapping[str, str]) -> str | None:
 def log_config(topic: Mapping[str, str], broker: Mapping[str, str]) -> LogConfig:
     """The effective settings of a topic: its own, over what the broker was given, over the defaults."""
     values: dict[str, Value] = {}
-    for name, row in TOPIC_SETTINGS.items():
+    for row in TOPIC_SETTINGS.values():
         if row.field in _LOG_CONFIG_FIELDS:
-            values[row.field] = row.parse(topic[name] if name in topic else inherited_text(row, broker))
+            values[row.field] = _effective(row, topic, broker)
     return LogConfig(**values)  # type: ignore[arg-type]
+
+
+def _effective(row: Setting, topic: Mapping[str, str], broker: Mapping[str, str]) -> Value:
+    """A value that another node, or Apache Kafka, took and that is none here, does not count."""
+    if row.name in topic:
+        try:
+            return row.parse(topic[row.name])
+        except BadSetting:
+            pass
+    return row.parse(inherited_text(row, broker))
 
 
 def check_topic_settings(topic: Mapping[str, str]) -> None:

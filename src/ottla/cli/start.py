@@ -4,6 +4,7 @@ import asyncio
 import errno
 import gc
 import os
+import resource
 import signal
 import socket
 from collections.abc import Mapping
@@ -11,10 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+import structlog
 import typer
 
 import ottla
-from ottla.base.broker_settings import BROKER_SETTINGS, BrokerConfig
+from ottla.base.broker_settings import BROKER_SETTINGS, BrokerConfig, unknown_setting
 from ottla.base.errors import Refused
 from ottla.base.settings import BadSetting
 from ottla.cli.failure import Failed, Misused
@@ -22,7 +24,11 @@ from ottla.cli.logs import LogLevel, write_logs
 from ottla.cli.output import discard_output
 from ottla.cli.properties import parse_pairs, read_settings
 
+log = structlog.get_logger(__name__)
+
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+DESCRIPTORS_WANTED = 65_536
 
 
 def register(app: typer.Typer) -> None:
@@ -65,7 +71,7 @@ class Flags:
 def node_config(flags: Flags, environment: Mapping[str, str]) -> BrokerConfig:
     """What the file, the environment and the flags say together; the later of these wins."""
     file = flags.config or (Path(given) if (given := environment.get("OTTLA_CONFIG")) else None)
-    texts = read_settings(file) if file else {}
+    texts = known_settings(read_settings(file), file) if file else {}
     texts |= environment_settings(environment)
     texts |= flags.settings or {}
     listen = flags.listen or environment.get("OTTLA_LISTEN")
@@ -81,6 +87,14 @@ def node_config(flags: Flags, environment: Mapping[str, str]) -> BrokerConfig:
     except BadSetting as problem:
         raise Misused(str(problem)) from None
     return config
+
+
+def known_settings(texts: Mapping[str, str], file: Path) -> dict[str, str]:
+    """Existing files hold settings of other versions and of plugins; as in Kafka they are no reason not to start."""
+    known = {name: text for name, text in texts.items() if name in BROKER_SETTINGS}
+    for name in sorted(texts.keys() - known.keys()):
+        log.warning("setting ignored", file=str(file), reason=unknown_setting(name))
+    return known
 
 
 def environment_settings(environment: Mapping[str, str]) -> dict[str, str]:
@@ -103,12 +117,21 @@ def default_directory(environment: Mapping[str, str]) -> Path:
 def run(config: BrokerConfig) -> None:
     from ottla.runtime import loop
 
+    raise_descriptor_limit()
     try:
         loop.run(serve(config))
     except Refused as refusal:
         raise Failed(refusal.why) from None
     except OSError as failure:
         raise Failed(_why_not(failure, config)) from None
+
+
+def raise_descriptor_limit() -> None:
+    """Many systems give a process few descriptors unless it asks for more; connections and segments need many."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = DESCRIPTORS_WANTED if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS_WANTED)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 async def serve(config: BrokerConfig) -> None:
@@ -174,6 +197,8 @@ def _why_not(failure: OSError, config: BrokerConfig) -> str:
     addresses = ", ".join(listener.address for listener in config.listeners)
     what = failure.strerror or str(failure)
     if failure.errno == errno.EADDRINUSE:
+        if config.metrics_listener:
+            addresses += f" or {config.metrics_listener} (metrics)"
         return f"{addresses} is in use, perhaps by another node; choose another with --listen HOST:PORT"
     if failure.errno == errno.EADDRNOTAVAIL or isinstance(failure, socket.gaierror):
         return f"cannot listen on {addresses}: {what}"

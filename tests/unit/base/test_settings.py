@@ -42,7 +42,15 @@ def test_every_setting_of_kafka_is_listed_with_its_type_default_and_nature(
 
 def test_no_setting_is_named_twice() -> None:
     assert len(BROKER_SETTINGS) == len(kafka_rows("broker")) + len(
-        {"cluster.id", "log.initial.task.delay.ms", "metrics.listener"}
+        {
+            "cluster.id",
+            "log.initial.task.delay.ms",
+            "metrics.listener",
+            # Kafka takes these as dynamic settings without listing them.
+            "follower.replication.throttled.rate",
+            "leader.replication.throttled.rate",
+            "replica.alter.log.dirs.io.max.bytes.per.second",
+        }
     )
     assert set(TOPIC_SETTINGS) == {row[0] for row in kafka_rows("topic")}
 
@@ -145,3 +153,10 @@ def test_a_value_is_shown_in_one_way_and_a_secret_never(kind: Kind, text: str | 
 def test_a_setting_of_the_node_that_is_typed_is_not_called_without_effect() -> None:
     typed = {field.replace("_", ".") for field in BrokerConfig.__dataclass_fields__}
     assert [name for name in typed if name in BROKER_SETTINGS and NOTE in BROKER_SETTINGS[name].doc] == []
+
+
+def test_what_another_node_has_set_and_is_unknown_here_does_not_stop_this_one() -> None:
+    """A data directory may come from Apache Kafka, which takes more than is known here."""
+    config = BrokerConfig.from_texts({}).with_texts({"nosuch": "1", "log.retention.ms": "x", "num.partitions": "2"})
+    assert config.num_partitions == 2
+    assert log_config({"retention.ms": "soon", "segment.ms": "7"}, {"log.retention.ms": "5"}).retention_ms == 5

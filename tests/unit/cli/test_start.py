@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import structlog
 
 from ottla.base.broker_settings import Listener
 from ottla.cli.failure import Failed, Misused
@@ -65,11 +66,32 @@ def test_variables_of_other_programs_are_left_alone() -> None:
         (Flags(settings={"num.partitions": "many"}), "num.partitions takes"),
         (Flags(listen="nonsense"), "HOST:PORT"),
         (Flags(listen="127.0.0.1:99999"), "HOST:PORT"),
+        (Flags(settings={"num.partition": "1"}), "is num.partitions meant"),
+        (Flags(settings={"retention.ms": "1"}), "is log.retention.ms meant"),
+        (Flags(settings={"metrics.listener": "nonsense"}), "HOST:PORT"),
+        (Flags(settings={"group.min.session.timeout.ms": "1800001"}), "must not exceed group.max.session.timeout.ms"),
+        (Flags(settings={"group.consumer.session.timeout.ms": "5000"}), "must be below group.consumer.session.timeout"),
+        (Flags(listen="SSL://127.0.0.1:1"), "wants SSL"),
+        (
+            Flags(listen="OUT://:1", settings={"listener.security.protocol.map": "IN:PLAINTEXT, OUT:SASL_SSL"}),
+            "listener OUT wants SASL_SSL",
+        ),
     ],
 )
 def test_a_wrong_setting_is_misuse(flags: Flags, complaint: str) -> None:
     with pytest.raises(Misused, match=complaint):
         node_config(flags, HOME)
+
+
+def test_what_a_file_says_beyond_our_settings_is_warned_of_and_ignored(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("zookeeper.connect=localhost:2181\nnum.partitions=2\nnum.partition=3\n")
+    with structlog.testing.capture_logs() as logs:
+        assert node_config(Flags(config=file), HOME).num_partitions == 2
+    assert [(entry["log_level"], entry["reason"]) for entry in logs] == [
+        ("warning", "Unknown broker config name: num.partition (is num.partitions meant?)"),
+        ("warning", "Unknown broker config name: zookeeper.connect"),
+    ]
 
 
 def test_a_file_that_is_not_there_is_said() -> None:
