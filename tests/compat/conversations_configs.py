@@ -9,7 +9,7 @@ from .conversations_admin import wait_until
 from .conversations_data import ranged
 from .wire import Fields
 
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, LOGGER, GROUP = 2, 4, 8, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
 
@@ -159,3 +159,66 @@ def say_alter_broker_configs(talk: Talk) -> None:
         talk(f"delete of {'all nodes' if not name else 'this node'}", "incremental_alter_configs", 1, **asked)
     settle(talk, topic)
     talk("topic after all", "describe_configs", 4, **described(topic, ["retention.ms"]), include_synonyms=True)
+
+
+def say_group_configs(talk: Talk) -> None:
+    group = talk.raw.name("group")
+    for version in ranged("describe_configs", 4):
+        for step, name in (("any group", group), ("no name", "")):
+            keys = [
+                "consumer.session.timeout.ms",
+                "consumer.heartbeat.interval.ms",
+                "share.isolation.level",
+                "nonsense",
+            ]
+            asked = described(name, keys, GROUP)
+            talk(step, "describe_configs", version, **asked, include_synonyms=True)
+    answer = talk.raw.ask("describe_configs", 4, **described(group, kind=GROUP), include_synonyms=True)
+    entries = {entry["name"]: talk.normal(entry) for entry in answer["results"][0]["configs"]}
+    talk.answers["every group config"] = dict(sorted(entries.items()))
+    for name, value in (
+        ("consumer.session.timeout.ms", "x"),
+        ("consumer.session.timeout.ms", "1"),
+        ("consumer.session.timeout.ms", "60001"),
+        ("consumer.session.timeout.ms", None),
+        ("consumer.heartbeat.interval.ms", "4999"),
+        ("share.isolation.level", "read_nothing"),
+        ("nonsense", "1"),
+    ):
+        asked = changed(group, operation(name, SET, value), kind=GROUP)
+        talk(f"{name} = {value}", "incremental_alter_configs", 1, **asked)
+    wanted = operation("consumer.session.timeout.ms", SET, "50000")
+    talk("no name", "incremental_alter_configs", 1, **changed("", wanted, kind=GROUP))
+    topic = talk.raw.create()
+    for step, edit in (("set", wanted), ("deleted", operation("consumer.session.timeout.ms", DELETE, None))):
+        talk(step, "incremental_alter_configs", 1, **changed(group, edit, kind=GROUP))
+        settle(talk, topic)
+        asked = described(group, ["consumer.session.timeout.ms"], GROUP)
+        talk(f"after {step}", "describe_configs", 4, **asked, include_synonyms=True)
+        talk(f"listed after {step}", "list_config_resources", 1, resource_types=[GROUP])
+    replaced = changed(group, {"name": "consumer.session.timeout.ms", "value": "51000"}, kind=GROUP)
+    talk("replaced", "alter_configs", 2, **replaced)
+
+
+def say_log_levels(talk: Talk) -> None:
+    node, stranger = str(talk.raw.node_id), str(talk.raw.node_id + 77)
+    for step, edit in (
+        ("set", operation("root", SET, "ERROR")),
+        ("set badly", operation("root", SET, "LOUD")),
+        ("set null", operation("root", SET, None)),
+        ("deleted", operation("root", DELETE, None)),
+        ("appended", operation("root", APPEND, "INFO")),
+        ("unknown logger", operation("no.such.logger", SET, "INFO")),
+    ):
+        talk(step, "incremental_alter_configs", 1, **changed(node, edit, kind=LOGGER))
+        talk(f"after {step}", "describe_configs", 4, **described(node, ["root"], LOGGER), include_synonyms=True)
+    checked = changed(node, operation("root", SET, "WARN"), kind=LOGGER)
+    talk("only checked", "incremental_alter_configs", 1, **checked, validate_only=True)
+    talk("after only checked", "describe_configs", 4, **described(node, ["root"], LOGGER))
+    for step, name in (("stranger", stranger), ("no name", ""), ("not a number", "abc")):
+        asked = changed(name, operation("root", SET, "WARN"), kind=LOGGER)
+        talk(step, "incremental_alter_configs", 1, **asked)
+        talk(step, "describe_configs", 4, **described(name, kind=LOGGER))
+    talk("replaced", "alter_configs", 2, **changed(node, {"name": "root", "value": "WARN"}, kind=LOGGER))
+    talk("listed", "list_config_resources", 1, resource_types=[LOGGER])
+    talk.raw.ask("incremental_alter_configs", 1, **changed(node, operation("root", SET, "INFO"), kind=LOGGER))

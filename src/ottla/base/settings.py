@@ -14,6 +14,7 @@ Value = bool | int | float | str | tuple[str, ...] | None
 class Kind(IntEnum):
     """How a value is written; the numbers are those of DescribeConfigs."""
 
+    UNKNOWN = 0
     BOOLEAN = 1
     STRING = 2
     INT = 3
@@ -126,6 +127,7 @@ def _parse_text(text: str) -> str:
 
 
 _PARSERS: dict[Kind, Callable[[str], Value]] = {
+    Kind.UNKNOWN: _parse_text,
     Kind.BOOLEAN: _parse_bool,
     Kind.STRING: _parse_text,
     Kind.INT: _parse_int,

@@ -6,7 +6,9 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from ottla.base.broker_settings import BROKER_SETTINGS, BrokerConfig
-from ottla.base.settings import BadSetting, Reach, Setting
+from ottla.base.group_settings import GROUP_SETTINGS
+from ottla.base.log_level import ROOT_LOGGER, THRESHOLD
+from ottla.base.settings import BadSetting, Kind, Reach, Setting
 from ottla.base.topic_settings import TOPIC_SETTINGS, inherited_text
 from ottla.core.metadata.asks import ResourceType
 from ottla.core.metadata.image import ClusterImage
@@ -19,6 +21,7 @@ class Source(IntEnum):
     STATIC = 4
     DEFAULT = 5
     LOGGER = 6
+    GROUP = 8
 
 
 class Synonym(NamedTuple):
@@ -43,6 +46,9 @@ _FALLBACKS = {
     "log.flush.interval.ms": ("log.flush.scheduler.interval.ms",),
 }
 """Broker settings that another one, in a coarser unit, stands in for."""
+
+
+_LOG_LEVEL = Setting(ROOT_LOGGER, Kind.UNKNOWN, None, "")
 
 
 class SettingViews:
@@ -74,6 +80,23 @@ class SettingViews:
                 yield SettingView(row, synonyms[0].value, synonyms[0].source, synonyms, is_read_only)
             else:
                 yield SettingView(row, None, Source.DEFAULT, (), is_read_only)
+
+    def group(self, image: ClusterImage, name: str) -> Iterator[SettingView]:
+        """Every setting of a group, be there such a group or not."""
+        layers = self._layers(image)
+        own = image.configs.get((ResourceType.GROUP, name), {})
+        for row in GROUP_SETTINGS.values():
+            if row.synonyms:
+                synonyms = _synonyms(row.synonyms, layers)
+            else:
+                synonyms = (Synonym(row.name, row.shown(row.default), Source.DEFAULT),)
+            if row.name in own:
+                synonyms = (Synonym(row.name, _shown(row, own[row.name]), Source.GROUP), *synonyms)
+            yield SettingView(row, synonyms[0].value, synonyms[0].source, synonyms, False)
+
+    def log_level(self) -> SettingView:
+        """What this node's log says; Kafka gives loggers no type."""
+        return SettingView(_LOG_LEVEL, THRESHOLD.level, Source.LOGGER, (), False)
 
     def cluster(self, image: ClusterImage) -> Iterator[SettingView]:
         """What is set for all nodes together; nothing has a default here."""

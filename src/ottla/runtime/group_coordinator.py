@@ -1,16 +1,18 @@
 """The group coordinator of this node: the shards of `__consumer_offsets`, and the topics as they see them."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from random import Random
 from typing import Any
 
 from ottla.base.broker_settings import BrokerConfig
+from ottla.base.group_settings import consumer_times
 from ottla.core.groups.asks import Decision, Topic
 from ottla.core.groups.catalog import Topics
 from ottla.core.groups.codec import encode
-from ottla.core.groups.settings import GroupSettings
+from ottla.core.groups.settings import ConsumerTimes, GroupSettings
 from ottla.core.groups.shard import GroupShard
+from ottla.core.metadata.asks import ResourceType
 from ottla.core.metadata.image import ClusterImage, ImageDelta
 from ottla.runtime import clock
 from ottla.runtime.controller import Controller
@@ -27,7 +29,9 @@ Decide = Callable[[GroupShard, int], Decision]
 
 class GroupCoordinator:
     def __init__(self, config: BrokerConfig, controller: Controller, replicas: Replicas, disk: Disk) -> None:
+        self._config = config
         self._settings = _group_settings(config)
+        self._own_times: dict[str, ConsumerTimes] = {}
         self._random = Random()
         self._controller = controller
         self._topics = Topics()
@@ -89,13 +93,27 @@ class GroupCoordinator:
         return await shard.ask(decide, stamp)
 
     def _new_core(self, partition: Partition) -> GroupShard:
-        core = GroupShard(self._settings, self._random)
+        core = GroupShard(self._settings, self._random, self._own_times)
         core.on_topics(self._current_topics(), self._clock.now_ms())
         return core
 
     def _on_image(self, image: ClusterImage, delta: ImageDelta) -> None:
         if delta.whole or delta.topics_created or delta.topics_deleted or delta.partitions:
             self._are_topics_stale = True
+        changed = image.configs if delta.whole else delta.configs
+        for name in [name for kind, name in changed if kind == ResourceType.GROUP]:
+            self._note_own_times(name, image.configs.get((ResourceType.GROUP, name), {}))
+
+    def _note_own_times(self, group_id: str, texts: Mapping[str, str]) -> None:
+        if not texts:
+            self._own_times.pop(group_id, None)
+            return
+        times = consumer_times(texts, self._config.texts)
+        self._own_times[group_id] = ConsumerTimes(
+            times["consumer.session.timeout.ms"],
+            times["consumer.heartbeat.interval.ms"],
+            times["consumer.assignment.interval.ms"],
+        )
 
     def _current_topics(self) -> Topics:
         if self._are_topics_stale:

@@ -7,6 +7,7 @@ import pytest
 
 from ottla.base.broker_settings import BROKER_SETTINGS, BrokerConfig
 from ottla.base.errors import ErrorCode, Refused
+from ottla.base.log_level import THRESHOLD
 from ottla.broker.api.configs import ConfigsApi
 from ottla.core.metadata.asks import NewTopic
 from ottla.wire.messages import alter_configs, incremental_alter_configs
@@ -16,7 +17,7 @@ from tests.unit.broker.cluster import call, one_node, told
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
-OF_TOPIC, OF_BROKER, OF_CLUSTER, STATIC, DEFAULT = 1, 2, 3, 4, 5
+OF_TOPIC, OF_BROKER, OF_CLUSTER, STATIC, DEFAULT, OF_LOGGER, OF_GROUP = 1, 2, 3, 4, 5, 6, 8
 
 
 class Room:
@@ -111,9 +112,10 @@ def test_no_keys_mean_all_keys() -> None:
         (TOPIC, "a b", ErrorCode.INVALID_TOPIC_EXCEPTION),
         (BROKER, "9", ErrorCode.INVALID_REQUEST),
         (BROKER, "abc", ErrorCode.INVALID_REQUEST),
-        (LOGGER, "1", ErrorCode.INVALID_REQUEST),
+        (LOGGER, "9", ErrorCode.INVALID_REQUEST),
+        (LOGGER, "", ErrorCode.INVALID_REQUEST),
         (METRICS, "m", ErrorCode.INVALID_REQUEST),
-        (GROUP, "g", ErrorCode.INVALID_REQUEST),
+        (GROUP, "", ErrorCode.INVALID_REQUEST),
         (0, "x", ErrorCode.INVALID_REQUEST),
         (99, "x", ErrorCode.INVALID_REQUEST),
     ],
@@ -203,7 +205,15 @@ def test_a_topic_is_edited_as_kafka_edits_it(edit: tuple[str, int, str | None], 
         (BROKER, "1", [("log.retention.ms", SET, "x")], 42),
         (BROKER, "9", [("log.retention.ms", SET, "1")], 42),
         (BROKER, "abc", [("log.retention.ms", SET, "1")], 42),
-        (LOGGER, "1", [("root", SET, "DEBUG")], 42),
+        (LOGGER, "9", [("root", SET, "DEBUG")], 42),
+        (LOGGER, "1", [("root", DELETE, None)], 42),
+        (LOGGER, "1", [("root", SET, "LOUD")], 40),
+        (LOGGER, "1", [("nosuch", SET, "INFO")], 40),
+        (GROUP, "", [("consumer.session.timeout.ms", SET, "50000")], 42),
+        (GROUP, "g", [("nosuch", SET, "1")], 40),
+        (GROUP, "g", [("consumer.session.timeout.ms", SET, "x")], 40),
+        (GROUP, "g", [("consumer.session.timeout.ms", SET, "44999")], 40),
+        (GROUP, "g", [("consumer.session.timeout.ms", SET, "60001")], 40),
         (99, "x", [], 42),
         (0, "x", [], 42),
     ],
@@ -229,7 +239,7 @@ def test_every_resource_gets_its_own_answer_in_the_order_of_the_request() -> Non
     resource, config = incremental_alter_configs.AlterConfigsResource, incremental_alter_configs.AlterableConfig
     answers = room.edit_all(
         [
-            resource(LOGGER, "1", []),
+            resource(METRICS, "1", []),
             resource(TOPIC, "one", [config("retention.ms", SET, "5")]),
             resource(TOPIC, "two", []),
             resource(TOPIC, "two", []),
@@ -263,10 +273,43 @@ def test_resources_are_listed_by_kind() -> None:
         answer = told(asyncio.run(room.api.list_resources(call(request, version))), version)
         return [(one.resource_type, one.resource_name) for one in answer.config_resources]
 
-    assert listed(1) == [(BROKER, "1"), (TOPIC, "one"), (TOPIC, "two")]
+    assert listed(1) == [(BROKER, "1"), (TOPIC, "one"), (TOPIC, "two"), (LOGGER, "1")]
     assert listed(1, TOPIC) == [(TOPIC, "one"), (TOPIC, "two")]
     assert listed(1, GROUP) == []
+    room.edit(GROUP, "g", ("consumer.session.timeout.ms", SET, "50000"))
+    assert listed(1, GROUP) == [(GROUP, "g")]
     assert listed(0) == []
     with pytest.raises(Refused) as refusal:
         listed(1, 99)
     assert refusal.value.code == ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_a_group_has_settings_of_its_own_over_those_of_the_node() -> None:
+    room = Room({"group.consumer.heartbeat.interval.ms": "6000"})
+    of_node = "group.consumer.heartbeat.interval.ms"
+    under = [(of_node, "6000", STATIC), (of_node, "5000", DEFAULT)]
+    assert room.value(GROUP, "g", "consumer.heartbeat.interval.ms") == ("6000", STATIC, under)
+    assert room.edit(GROUP, "g", ("consumer.heartbeat.interval.ms", SET, "7000")).error_code == 0
+    own = ("consumer.heartbeat.interval.ms", "7000", OF_GROUP)
+    assert room.value(GROUP, "g", "consumer.heartbeat.interval.ms") == ("7000", OF_GROUP, [own, *under])
+    assert room.value(GROUP, "other", "consumer.heartbeat.interval.ms")[0] == "6000"
+    assert room.edit(GROUP, "g", ("consumer.heartbeat.interval.ms", DELETE, None)).error_code == 0
+    assert room.value(GROUP, "g", "consumer.heartbeat.interval.ms")[0] == "6000"
+
+
+def test_a_heartbeat_that_is_rarer_than_the_session_lasts_is_refused() -> None:
+    room = Room({"group.consumer.min.session.timeout.ms": "1000"})
+    assert room.edit(GROUP, "g", ("consumer.session.timeout.ms", SET, "5000")).error_code == 40
+    assert room.edit(GROUP, "g", ("consumer.session.timeout.ms", SET, "5001")).error_code == 0
+
+
+def test_the_log_level_of_the_node_can_be_moved_while_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(THRESHOLD, "level", "INFO")
+    monkeypatch.setattr(THRESHOLD, "number", 20)
+    room = Room()
+    assert room.value(LOGGER, "1", "root") == ("INFO", OF_LOGGER, [])
+    assert room.edit(LOGGER, "1", ("root", SET, "DEBUG"), dry=True).error_code == 0
+    assert THRESHOLD.level == "INFO"
+    assert room.edit(LOGGER, "1", ("root", SET, "ERROR")).error_code == 0
+    assert (room.value(LOGGER, "1", "root")[0], THRESHOLD.number) == ("ERROR", 40)
+    assert room.replace(LOGGER, "1", ("root", "DEBUG")).error_code == 42

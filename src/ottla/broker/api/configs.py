@@ -1,13 +1,22 @@
-"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs, ListConfigResources: settings of topics and of brokers."""
+"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs, ListConfigResources: settings of whatever has any."""
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeVar
 
 from ottla.base.broker_settings import BrokerConfig
 from ottla.base.errors import ErrorCode, Refused
+from ottla.base.log_level import ROOT_LOGGER, THRESHOLD, checked_level
+from ottla.base.settings import BadSetting
 from ottla.broker.route import Call, Route, answering, versions
 from ottla.broker.setting_view import SettingView, SettingViews
-from ottla.core.metadata.asks import ConfigAlteration, ConfigChange, ConfigEdit, ConfigReplacement, ResourceType
+from ottla.core.metadata.asks import (
+    ConfigAlteration,
+    ConfigChange,
+    ConfigEdit,
+    ConfigOp,
+    ConfigReplacement,
+    ResourceType,
+)
 from ottla.core.metadata.topics import check_topic_name
 from ottla.runtime.controller import Controller
 from ottla.wire.messages import alter_configs, incremental_alter_configs
@@ -28,9 +37,7 @@ from ottla.wire.messages.list_config_resources import (
 Change = TypeVar("Change", ConfigChange, ConfigReplacement)
 
 _NOT_SERVED = {
-    ResourceType.BROKER_LOGGER: "the level of this node's log is chosen when it is started",
     ResourceType.CLIENT_METRICS: "clients are not asked for metrics by this node",
-    ResourceType.GROUP: "groups have no settings of their own on this node",
 }
 
 
@@ -75,6 +82,13 @@ class ConfigsApi:
                 return self._views.cluster(image)
             self._check_broker(name)
             return self._views.broker(image)
+        if kind == ResourceType.GROUP:
+            if not name:
+                raise Refused(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+            return self._views.group(image, name)
+        if kind == ResourceType.BROKER_LOGGER:
+            self._check_broker(name)
+            return (self._views.log_level(),)
         raise _not_served(kind)
 
     def _check_broker(self, name: str) -> None:
@@ -91,7 +105,9 @@ class ConfigsApi:
             ConfigReplacement(each.resource_type, each.resource_name, tuple((c.name, c.value) for c in each.configs))
             for each in ask.resources
         ]
-        done = await self._altered(asks, lambda some: self._controller.alter_configs(some, ask.validate_only))
+        done = await self._altered(
+            asks, lambda some: self._controller.alter_configs(some, ask.validate_only), _refuse_log_level
+        )
         answer = alter_configs.AlterConfigsResourceResponse
         return alter_configs.AlterConfigsResponse(
             responses=[answer(int(each.error), each.why, each.type, each.name) for each in done]
@@ -111,7 +127,9 @@ class ConfigsApi:
             for each in ask.resources
         ]
         done = await self._altered(
-            asks, lambda some: self._controller.incremental_alter_configs(some, ask.validate_only)
+            asks,
+            lambda some: self._controller.incremental_alter_configs(some, ask.validate_only),
+            lambda one: self._edit_log_level(one, ask.validate_only),
         )
         answer = incremental_alter_configs.AlterConfigsResourceResponse
         return incremental_alter_configs.IncrementalAlterConfigsResponse(
@@ -119,21 +137,42 @@ class ConfigsApi:
         )
 
     async def _altered(
-        self, asks: Sequence[Change], alter: Callable[[list[Change]], Awaitable[list[ConfigAlteration]]]
+        self,
+        asks: Sequence[Change],
+        alter: Callable[[list[Change]], Awaitable[list[ConfigAlteration]]],
+        alter_log_level: Callable[[Change], None],
     ) -> list[ConfigAlteration]:
-        """One answer for each ask, in order: what this broker refuses by itself never reaches the controller."""
-        refused: dict[int, ConfigAlteration] = {}
+        """One answer for each ask, in order: what is this broker's own business never reaches the controller."""
+        settled: dict[int, ConfigAlteration] = {}
         for at, ask in enumerate(asks):
             try:
                 self._check_alterable(ask.type, ask.name)
+                if ask.type == ResourceType.BROKER_LOGGER:
+                    alter_log_level(ask)
+                    settled[at] = ConfigAlteration(ask.type, ask.name)
             except Refused as refusal:
-                refused[at] = ConfigAlteration(ask.type, ask.name, refusal.code, refusal.why)
-        wanted = [ask for at, ask in enumerate(asks) if at not in refused]
+                settled[at] = ConfigAlteration(ask.type, ask.name, refusal.code, refusal.why)
+        wanted = [ask for at, ask in enumerate(asks) if at not in settled]
         try:
             decided = iter(await alter(wanted) if wanted else ())
         except Refused as refusal:
             decided = iter([ConfigAlteration(ask.type, ask.name, refusal.code, refusal.why) for ask in wanted])
-        return [refused[at] if at in refused else next(decided) for at in range(len(asks))]
+        return [settled[at] if at in settled else next(decided) for at in range(len(asks))]
+
+    def _edit_log_level(self, ask: ConfigChange, validate_only: bool) -> None:
+        """KIP-412. Lasts as long as the process: the next start asks its own flags."""
+        levels = []
+        for edit in ask.edits:
+            if edit.name != ROOT_LOGGER:
+                raise Refused(ErrorCode.INVALID_CONFIG, f"Logger {edit.name[:249]} does not exist!")
+            if edit.op != ConfigOp.SET or edit.value is None:
+                raise Refused(ErrorCode.INVALID_REQUEST, "the log level of the root logger can only be set")
+            try:
+                levels.append(checked_level(edit.value))
+            except BadSetting as bad:
+                raise Refused(ErrorCode.INVALID_CONFIG, str(bad)) from None
+        if levels and not validate_only:
+            THRESHOLD.change(levels[-1])
 
     def _check_alterable(self, kind: int, name: str) -> None:
         if kind == ResourceType.TOPIC:
@@ -144,7 +183,9 @@ class ConfigsApi:
         elif kind == ResourceType.BROKER:
             if name:
                 self._check_broker(name)
-        else:
+        elif kind == ResourceType.BROKER_LOGGER:
+            self._check_broker(name)
+        elif kind != ResourceType.GROUP:
             raise _not_served(kind)
 
     async def list_resources(self, call: Call[ListConfigResourcesRequest]) -> ListConfigResourcesResponse:
@@ -158,7 +199,16 @@ class ConfigsApi:
             found += [ConfigResource(str(broker), ResourceType.BROKER) for broker in sorted(image.brokers)]
         if not kinds or ResourceType.TOPIC in kinds:
             found += [ConfigResource(name, ResourceType.TOPIC) for name in image.topics_by_name]
+        if not kinds or ResourceType.BROKER_LOGGER in kinds:
+            found.append(ConfigResource(self._me, ResourceType.BROKER_LOGGER))
+        if not kinds or ResourceType.GROUP in kinds:
+            named = sorted(name for kind, name in image.configs if kind == ResourceType.GROUP)
+            found += [ConfigResource(name, ResourceType.GROUP) for name in named]
         return ListConfigResourcesResponse(config_resources=found)
+
+
+def _refuse_log_level(ask: ConfigReplacement) -> None:
+    raise Refused(ErrorCode.INVALID_REQUEST, "AlterConfigs is deprecated and does not support broker loggers")
 
 
 def _not_served(kind: int) -> Refused:

@@ -58,7 +58,7 @@ class ConsumerAssignment:
         if group.epoch <= group.target_epoch:
             return 0
         since_ms = draft.now_ms - group.target_timestamp_ms
-        interval_ms = self._around.settings.consumer_assignment_interval_ms
+        interval_ms = self._around.times(group.id).assignment_interval_ms
         if not at_once and group.target_epoch > 0 and 0 <= since_ms < interval_ms:
             return interval_ms - since_ms
         targets = self._compute(draft)

@@ -81,13 +81,13 @@ class ConsumerSession:
         return ConsumerHeartbeatReply(
             member_id,
             after.epoch,
-            self._interval_ms(after, wait_ms),
+            self._interval_ms(draft.group.id, after, wait_ms),
             by_topic(after.assigned) if is_told else None,
         )
 
-    def _interval_ms(self, current: Current, wait_ms: int) -> int:
+    def _interval_ms(self, group_id: str, current: Current, wait_ms: int) -> int:
         """Whoever waits for the next assignment (KIP-1263), or for what others still have, comes back sooner."""
-        interval_ms = self._around.settings.consumer_heartbeat_interval_ms
+        interval_ms = self._around.times(group_id).heartbeat_interval_ms
         if wait_ms:
             return min(interval_ms, wait_ms)
         if current.state == MemberState.UNRELEASED_PARTITIONS:

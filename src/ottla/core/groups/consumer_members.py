@@ -20,7 +20,7 @@ class ConsumerMembers:
 
     def session_timeout_ms(self, group: ConsumerGroup, member_id: str) -> int:
         classic = group.members[member_id].classic
-        return self._around.settings.consumer_session_timeout_ms if classic is None else classic.session_timeout_ms
+        return self._around.times(group.id).session_timeout_ms if classic is None else classic.session_timeout_ms
 
     def keep(self, group: ConsumerGroup, member_id: str, has_moved: bool, out: Outcome) -> None:
         """A sign of life; and who has to let go of partitions has its rebalance time-out to do so."""

@@ -1,6 +1,6 @@
 """What is gathered while a question is decided, and what all parts of a shard share."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import count
 from random import Random
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from ottla.base.errors import ErrorCode
 from ottla.core.groups.asks import Decision, JoinReply, Reply, SyncReply
 from ottla.core.groups.deadlines import Deadlines
 from ottla.core.groups.records import Record
-from ottla.core.groups.settings import GroupSettings
+from ottla.core.groups.settings import ConsumerTimes, GroupSettings
 
 SESSION = "session"
 JOIN = "join"
@@ -46,13 +46,20 @@ class Outcome:
 class Surroundings:
     """The settings, the source of ids, the deadlines and the tickets of one shard."""
 
-    __slots__ = ("_tickets", "deadlines", "random", "settings")
+    __slots__ = ("_own_times", "_tickets", "_times", "deadlines", "random", "settings")
 
-    def __init__(self, settings: GroupSettings, random: Random) -> None:
+    def __init__(
+        self, settings: GroupSettings, random: Random, own_times: Mapping[str, ConsumerTimes] | None = None
+    ) -> None:
         self.settings = settings
+        self._times = settings.consumer_times
+        self._own_times = {} if own_times is None else own_times
         self.random = random
         self.deadlines: Deadlines[Due] = Deadlines()
         self._tickets: Callable[[], int] = count(1).__next__
+
+    def times(self, group_id: str) -> ConsumerTimes:
+        return self._own_times.get(group_id, self._times)
 
     def ticket(self) -> int:
         return self._tickets()

@@ -1,8 +1,17 @@
 """The settings of the group coordinator, under the names of Kafka's own settings."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 _MINUTE_MS = 60_000
+
+
+class ConsumerTimes(NamedTuple):
+    """What a consumer group may have of its own."""
+
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    assignment_interval_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +32,13 @@ class GroupSettings:
     consumer_assignment_interval_ms: int = 1_000  # group.consumer.assignment.interval.ms (KIP-1263)
     consumer_can_upgrade: bool = True  # group.consumer.migration.policy: bidirectional or upgrade
     consumer_can_downgrade: bool = True  # group.consumer.migration.policy: bidirectional or downgrade
+
+    @property
+    def consumer_times(self) -> "ConsumerTimes":
+        """Those of a group that has no settings of its own."""
+        return ConsumerTimes(
+            self.consumer_session_timeout_ms, self.consumer_heartbeat_interval_ms, self.consumer_assignment_interval_ms
+        )
 
     def __post_init__(self) -> None:
         if self.group_min_session_timeout_ms > self.group_max_session_timeout_ms:

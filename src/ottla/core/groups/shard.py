@@ -27,7 +27,7 @@ from ottla.core.groups.groups import Groups, check_group_id
 from ottla.core.groups.offset_keeping import OffsetKeeping
 from ottla.core.groups.outcome import EXPIRY, JOIN, REJOIN, REVOKE, SESSION, SYNC, Due, Outcome, Surroundings
 from ottla.core.groups.records import Epoch, EpochRecord, GroupRecord, OffsetRecord, Record
-from ottla.core.groups.settings import GroupSettings
+from ottla.core.groups.settings import ConsumerTimes, GroupSettings
 
 GENERATIONS_SKIPPED_MAX = 100_000
 """A member that joined a generation which was then forgotten must not be taken for one of a new generation. How far to
@@ -51,9 +51,12 @@ class GroupShard:
         "_settings",
     )
 
-    def __init__(self, settings: GroupSettings, random: Random) -> None:
+    def __init__(
+        self, settings: GroupSettings, random: Random, own_times: Mapping[str, ConsumerTimes] | None = None
+    ) -> None:
+        """`own_times` is a table that the driver keeps: groups with settings of their own."""
         self._settings = settings
-        self._around = Surroundings(settings, random)
+        self._around = Surroundings(settings, random, own_times)
         self._catalog = Catalog()
         self._groups = Groups()
         self._rebalance = ClassicRebalance(self._around)

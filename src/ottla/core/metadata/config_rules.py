@@ -1,9 +1,10 @@
-"""When a configuration as a whole is acceptable: the rules of topics and of brokers."""
+"""When a configuration as a whole is acceptable: the rules of topics, of brokers and of groups."""
 
 from collections.abc import Mapping
 
 from ottla.base.broker_settings import BROKER_SETTINGS
 from ottla.base.errors import ErrorCode, Refused
+from ottla.base.group_settings import check_group_settings
 from ottla.base.settings import BadSetting, Reach
 from ottla.base.topic_settings import check_topic_settings, log_config
 
@@ -44,6 +45,15 @@ def check_broker_config(values: Mapping[str, str], changed: set[str], is_default
     except BadSetting as bad:
         # Another code than for a topic: Kafka has brokers check these settings themselves, with an older vocabulary.
         raise Refused(ErrorCode.INVALID_REQUEST, str(bad)) from None
+
+
+def check_group_config(values: Mapping[str, str], defaults: Mapping[str, str]) -> None:
+    """`defaults` are the broker settings, which also bound what a group may choose."""
+    _check_sizes(values)
+    try:
+        check_group_settings(values, defaults)
+    except BadSetting as bad:
+        raise Refused(ErrorCode.INVALID_CONFIG, str(bad)) from None
 
 
 def _check_sizes(values: Mapping[str, str]) -> None:

@@ -1,10 +1,11 @@
-"""Settings of topics and brokers: single edits (KIP-339) and the old full replacement."""
+"""Settings of topics, brokers and groups: single edits (KIP-339) and the old full replacement."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from ottla.base.broker_settings import BROKER_SETTINGS
 from ottla.base.errors import ErrorCode, Refused
+from ottla.base.group_settings import GROUP_SETTINGS
 from ottla.base.settings import Kind, Setting
 from ottla.base.topic_settings import TOPIC_SETTINGS, inherited_text
 from ottla.core.metadata.asks import (
@@ -16,12 +17,18 @@ from ottla.core.metadata.asks import (
     Decision,
     ResourceType,
 )
-from ottla.core.metadata.config_rules import check_broker_config, check_topic_config
+from ottla.core.metadata.config_rules import check_broker_config, check_group_config, check_topic_config
 from ottla.core.metadata.records import ConfigRecord
 from ottla.core.metadata.state import ControllerState
 from ottla.core.metadata.topics import check_topic_name
 
 Ask = ConfigChange | ConfigReplacement
+
+_ROWS: Mapping[ResourceType, Mapping[str, Setting]] = {
+    ResourceType.TOPIC: TOPIC_SETTINGS,
+    ResourceType.BROKER: BROKER_SETTINGS,
+    ResourceType.GROUP: GROUP_SETTINGS,
+}
 
 
 def incremental_alter_configs(
@@ -58,6 +65,8 @@ def _alter(state: ControllerState, ask: Ask) -> list[object]:
     changed = {name for name in before.keys() | after.keys() | named if before.get(name) != after.get(name)}
     if ask.type == ResourceType.TOPIC:
         check_topic_config(after, state.defaults)
+    elif ask.type == ResourceType.GROUP:
+        check_group_config(after, state.defaults)
     else:
         check_broker_config(after, changed | named, is_default=not ask.name)
     return [
@@ -76,6 +85,9 @@ def _check_resource(state: ControllerState, ask: Ask) -> None:
             raise Refused(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {ask.name[:249]}")
         if ask.name and int(ask.name) not in state.image.brokers:
             raise Refused(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No node with id {ask.name} found.")
+    elif ask.type == ResourceType.GROUP:
+        if not ask.name:
+            raise Refused(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
     else:
         raise Refused(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {ask.type}")
 
@@ -108,8 +120,7 @@ def _edited(state: ControllerState, ask: ConfigChange, before: Mapping[str, str]
 
 
 def _list_edited(state: ControllerState, ask: ConfigChange, edit: ConfigEdit, own: str | None) -> str:
-    rows: Mapping[str, Setting] = TOPIC_SETTINGS if ask.type == ResourceType.TOPIC else BROKER_SETTINGS
-    row = rows.get(edit.name)
+    row = _ROWS[ResourceType(ask.type)].get(edit.name)
     if row is None or row.kind is not Kind.LIST:
         verb = ConfigOp(edit.op).name
         raise Refused(ErrorCode.INVALID_CONFIG, f"Can't {verb} to key {edit.name[:249]} because its type is not LIST.")

@@ -24,7 +24,7 @@ from ottla.core.groups.asks import (
     Waiting,
 )
 from ottla.core.groups.records import Record
-from ottla.core.groups.settings import GroupSettings
+from ottla.core.groups.settings import ConsumerTimes, GroupSettings
 from ottla.core.groups.shard import GroupShard
 from ottla.wire.primitives import Buffer
 from ottla.wire.state.consumer_protocol import ConsumerProtocolSubscription
@@ -41,7 +41,13 @@ REBALANCE_MS = 20_000
 class Group:
     """One group of one shard, seen by its clients."""
 
-    def __init__(self, settings: GroupSettings | None = None, topics: dict[str, Topic] | None = None) -> None:
+    def __init__(
+        self,
+        settings: GroupSettings | None = None,
+        topics: dict[str, Topic] | None = None,
+        own_times: dict[str, ConsumerTimes] | None = None,
+    ) -> None:
+        self.own_times = own_times
         self.settings = settings or GroupSettings(group_initial_rebalance_delay_ms=0, consumer_assignment_interval_ms=0)
         self.topics = TOPICS if topics is None else topics
         self.now_ms = START_MS
@@ -50,7 +56,7 @@ class Group:
         self.shard = self._new_shard()
 
     def _new_shard(self) -> GroupShard:
-        shard = GroupShard(self.settings, Random(len(self.log)))
+        shard = GroupShard(self.settings, Random(len(self.log)), self.own_times)
         shard.on_topics(self.topics, self.now_ms)
         for row in self.log:
             shard.load(*row)

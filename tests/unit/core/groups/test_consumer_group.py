@@ -4,7 +4,7 @@ import pytest
 
 from ottla.base.errors import ErrorCode
 from ottla.core.groups.asks import ConsumerHeartbeat, Topic
-from ottla.core.groups.settings import GroupSettings
+from ottla.core.groups.settings import ConsumerTimes, GroupSettings
 from tests.unit.core.groups.driving import GROUP, REBALANCE_MS, TOPICS, Group, T, U, beat_of
 
 SESSION_MS = 45_000
@@ -293,3 +293,15 @@ def test_deciding_changes_nothing() -> None:
     for question in (beat_of("C", 0), beat_of("A", -1), beat_of("B", 3, (), subscribed_topic_names=("u",))):
         assert group.shard.consumer_heartbeat(question, group.now_ms).records
         assert described(group) == before
+
+
+def test_a_group_may_have_times_of_its_own_and_get_others_while_it_lives() -> None:
+    own = {GROUP: ConsumerTimes(60_000, 7_000, 0)}
+    group = Group(own_times=own)
+    assert beat(group, "A", 0).heartbeat_interval_ms == 7_000
+    group.pass_time(59_999)
+    assert beat(group, "A", 2).heartbeat_interval_ms == 7_000
+    own[GROUP] = ConsumerTimes(50_000, 6_000, 0)
+    assert beat(group, "A", 2).heartbeat_interval_ms == 6_000
+    group.pass_time(50_000)
+    assert error(group, "A", 2) is ErrorCode.UNKNOWN_MEMBER_ID
