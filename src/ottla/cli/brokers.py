@@ -7,10 +7,12 @@ from typing import Any
 
 from ottla.base.errors import ErrorCode
 from ottla.cli.connection import Target
-from ottla.cli.exchange import Address, Exchange, checked
+from ottla.cli.exchange import Exchange, checked
 from ottla.cli.failure import Failed
 from ottla.cli.places import Place, place_name
 from ottla.cli.properties import read_settings
+from ottla.client.addresses import Address, parse_addresses
+from ottla.client.failures import Misconfigured
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 from ottla.wire.messages.metadata import MetadataRequest
 
@@ -111,13 +113,10 @@ class Brokers:
 
 
 def addresses(bootstrap: str) -> list[Address]:
-    found = []
-    for one in bootstrap.split(","):
-        host, _, port = one.strip().rpartition(":")
-        if not port.isdecimal():
-            raise Failed(f"{one.strip()!r} is not HOST:PORT")
-        found.append((host.strip("[]"), int(port)))
-    return found
+    try:
+        return parse_addresses(bootstrap)
+    except Misconfigured as wrong:
+        raise Failed(str(wrong)) from None
 
 
 def _refuse_security(target: Target) -> None:

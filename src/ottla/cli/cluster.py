@@ -6,10 +6,12 @@ import typer
 
 from ottla.cli.brokers import Brokers
 from ottla.cli.connection import Target, explained
-from ottla.cli.exchange import address_name, checked, error_name
+from ottla.cli.exchange import checked
 from ottla.cli.failure import Failed
 from ottla.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, Json, Timeout
 from ottla.cli.output import count_of, print_json, print_table
+from ottla.client.addresses import address_name
+from ottla.client.failures import code_name
 
 
 def register(app: typer.Typer) -> None:
@@ -118,7 +120,7 @@ def _directory(broker: int, result: Any) -> dict[str, Any]:
     return {
         "broker": broker,
         "directory": result.log_dir,
-        "error": error_name(result.error_code) if result.error_code else None,
+        "error": code_name(result.error_code) if result.error_code else None,
         "total_bytes": result.total_bytes,
         "usable_bytes": result.usable_bytes,
         "partitions": [

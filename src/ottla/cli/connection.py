@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as StillWaiting
 from contextlib import contextmanager
@@ -16,14 +16,13 @@ from confluent_kafka.admin import AdminClient, ClusterMetadata
 from ottla.base.errors import ErrorCode
 from ottla.cli.failure import Failed
 from ottla.cli.properties import read_settings
+from ottla.client.security import with_jaas_unfolded
 
 T = TypeVar("T")
 
 Client = AdminClient | Consumer
 UNREACHABLE_FOR_S_MAX = 3.0
 """A cluster of which no broker answered for this long is not there; a node that is just starting is."""
-
-_JAAS = re.compile(r'(username|password)\s*=\s*"((?:[^"\\]|\\.)*)"')
 
 
 @dataclass
@@ -40,7 +39,7 @@ class Target:
         given = read_settings(self.command_config) if self.command_config else {}
         return {
             "client.id": "ottla-cli",
-            **_for_librdkafka(given),
+            **with_jaas_unfolded(given),
             "bootstrap.servers": self.bootstrap,
             # What goes wrong reaches the user as our one line; librdkafka's own log lines would only repeat it.
             "log_level": 0,
@@ -148,13 +147,3 @@ def reason(error: KafkaError) -> str:
     known = error.code() in ErrorCode.__members__.values()
     name = ErrorCode(error.code()).name if known else error.name()
     return f"{name}: {text}" if text else name
-
-
-def _for_librdkafka(given: Mapping[str, str]) -> dict[str, str]:
-    """Java's names for a login, which existing client files have, in librdkafka's words."""
-    settings = dict(given)
-    jaas = settings.pop("sasl.jaas.config", None)
-    if jaas is not None:
-        for name, value in _JAAS.findall(jaas):
-            settings.setdefault(f"sasl.{name}", re.sub(r"\\(.)", r"\1", value))
-    return settings

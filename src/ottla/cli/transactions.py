@@ -6,8 +6,9 @@ from typing import Any
 
 from ottla.base.errors import ErrorCode
 from ottla.cli.brokers import Brokers
-from ottla.cli.exchange import Address, Exchange, checked
+from ottla.cli.exchange import Exchange, checked
 from ottla.cli.places import Place, place_name
+from ottla.client.addresses import Address
 from ottla.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from ottla.wire.messages.describe_transactions import DescribeTransactionsRequest
 from ottla.wire.messages.list_transactions import ListTransactionsRequest

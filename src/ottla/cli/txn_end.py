@@ -11,12 +11,13 @@ import typer
 from ottla.base.errors import ErrorCode
 from ottla.cli.brokers import NOT_YET, Brokers
 from ottla.cli.connection import Target
-from ottla.cli.exchange import checked, error_name
+from ottla.cli.exchange import checked
 from ottla.cli.failure import Failed, Misused
 from ottla.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, Timeout, Yes, confirm
 from ottla.cli.output import count_of
 from ottla.cli.places import Place, parse_wanted, place_name
 from ottla.cli.transactions import ActiveProducer, Transaction, accounted_for, described, producers
+from ottla.client.failures import code_name
 from ottla.wire.messages.end_txn import EndTxnRequest
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest
 from ottla.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
@@ -112,7 +113,7 @@ def _fence(brokers: Brokers, found: Transaction) -> None:
             return
     checked(code if code in NOT_YET else 0, about=found.id)
     # Its coordinator lets nobody interfere while a group commit is being decided, which is soon.
-    raise Failed(f"{found.id} cannot be aborted for now ({error_name(code)}): a commit that it is part of is under way")
+    raise Failed(f"{found.id} cannot be aborted for now ({code_name(code)}): a commit that it is part of is under way")
 
 
 def _report(brokers: Brokers, found: Transaction, committed: bool) -> None:

@@ -57,7 +57,7 @@ class RawProducer:
         )
         leader = self._brokers.leader(place)
         if is_classic:
-            leader._versions[ProduceRequest.API_KEY] = (3, _LAST_CLASSIC_PRODUCE)
+            leader.versions.ranges[ProduceRequest.API_KEY] = (3, _LAST_CLASSIC_PRODUCE)
         code = int(leader.ask(request).responses[0].partition_responses[0].error_code)
         if code == 0:
             self._sequences[place] = sequence + len(values)
@@ -70,7 +70,7 @@ class RawProducer:
         request = TxnOffsetCommitRequest(self._id, group, self.producer_id, self.epoch, topics=topics)
         found = self._brokers.any().ask(FindCoordinatorRequest(group, _GROUP, [group])).coordinators[0]
         exchange = self._brokers.at((found.host, found.port))
-        exchange._versions[TxnOffsetCommitRequest.API_KEY] = (0, _LAST_CLASSIC_OFFSET_COMMIT)
+        exchange.versions.ranges[TxnOffsetCommitRequest.API_KEY] = (0, _LAST_CLASSIC_OFFSET_COMMIT)
         return int(exchange.ask(request).topics[0].partitions[0].error_code)
 
     def end(self, committed: bool) -> int:

@@ -10,8 +10,9 @@ import pytest
 
 from ottla.base.errors import ErrorCode
 from ottla.cli.brokers import addresses
-from ottla.cli.exchange import Exchange, address_name, checked
+from ottla.cli.exchange import Exchange, checked
 from ottla.cli.failure import Failed
+from ottla.client.addresses import address_name
 from ottla.wire.frame import begin_response, finish_response
 from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from ottla.wire.messages.end_txn import EndTxnRequest, EndTxnResponse

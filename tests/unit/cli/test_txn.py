@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from ottla.base.errors import ErrorCode
 from ottla.cli.failure import Failed, Misused
 from ottla.cli.times import duration_text, parse_duration
+from ottla.client.versions import INTRODUCTION
 from ottla.testing import Broker
 from tests.unit.cli.conftest import Cli
 from tests.unit.cli.raw_producer import RawProducer
@@ -280,7 +281,7 @@ def test_two_phase_commit_that_the_cluster_does_not_serve_is_refused_by_name(
     with RawProducer(node.bootstrap, "prepared") as producer:
         producer.init(two_phase=True).write(("orders", 0), b"a")
     # Foreign clients are told what Kafka tells them, and that is version 5.
-    monkeypatch.setattr("ottla.cli.exchange.OWN_CLIENT", "stranger")
+    monkeypatch.setattr(INTRODUCTION, "client_software_name", "stranger")
     code, out, err = cluster("txn", "commit", "prepared", "--yes")
     assert (code, out, err) == (1, "", f"ottla: {node.bootstrap} does not serve init_producer_id in version 6\n")
     assert answer(cluster, "describe", "prepared")[0]["state"] == "ongoing"
