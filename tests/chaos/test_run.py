@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import crc32c
 import pytest
 
 from tools.chaos.__main__ import main
@@ -21,18 +22,24 @@ from tools.chaos.nemesis import FAULTS, Scene
 from tools.chaos.payload import seal, unseal
 from tools.chaos.report import lines
 from tools.chaos.run import Plan, run
+from tools.chaos.workload import ROLES, TRANSACTIONAL_ROLES
 
+# In a batch: the length of what follows it, the CRC and what it is of, the low byte of the attributes; and in a marker
+# the low byte of its type.
+LENGTH_AT, CRC_AT, CRC_FROM, ATTRIBUTES_AT, MARKER_TYPE_AT = 8, 17, 21, 22, 69
+CONTROL = 0x20
 SEED = int(os.environ.get("OTTLA_CHAOS_SEED") or random.SystemRandom().randrange(1 << 32))
 
 
 @pytest.mark.timeout(300)
 def test_nothing_is_lost_doubled_or_reordered_while_everything_breaks(tmp_path: Path) -> None:
-    plan = Plan(SEED, seconds=14, clients=5, ops_per_second=25, partitions=1, fault_every_seconds=1.5, settle_seconds=4)
-    outcome = run(plan, tmp_path)
+    plan = Plan(SEED, seconds=14, clients=4, transactors=5, ops_per_second=36, partitions=1, settle_seconds=4)
+    outcome = run(replace(plan, fault_every_seconds=1.5), tmp_path)
     print("\n".join(lines(outcome)))
     assert outcome.verdict.illegal == {}
     assert outcome.troubles == []
     assert outcome.verdict.figures.acked > 50
+    assert outcome.verdict.figures.outcomes["txn"]["ok"] > 20
     assert sum(outcome.faults.values()) >= 4
     with (tmp_path / "history.jsonl").open() as file:
         stored = check(read_lines(file))
@@ -51,14 +58,63 @@ def forgetful_kill(scene: Scene) -> Iterator[float]:
         scene.node.start()
 
 
+SHORT = Plan(
+    SEED,
+    seconds=6,
+    ops_per_second=20,
+    partitions=1,
+    faults=("kill",),
+    fault_every_seconds=2,
+    settle_seconds=1,
+    final_seconds_max=12,
+)
+
+
 @pytest.mark.timeout(300)
 def test_a_node_that_forgets_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(FAULTS, "kill", forgetful_kill)
-    plan = Plan(SEED, seconds=6, clients=2, ops_per_second=20, partitions=1, faults=("kill",), settle_seconds=1)
-    plan = replace(plan, fault_every_seconds=2, final_seconds_max=30)
-    outcome = run(plan, tmp_path)
+    outcome = run(replace(SHORT, clients=2, transactors=0), tmp_path)
     assert outcome.faults["kill"] >= 1
     assert outcome.verdict.illegal.keys() & {"lost-write", "unseen", "inconsistent-offsets"}
+
+
+@contextmanager
+def turning_kill(scene: Scene) -> Iterator[float]:
+    """What no node may do: come back and take, in one partition, commits for aborts and aborts for commits."""
+    scene.node.kill()
+    for log in scene.node.data_dir.glob("chaos-plain-0/*.log"):
+        log.write_bytes(b"".join(turned(batch) for batch in batches(log.read_bytes())))
+    try:
+        yield 0.0
+    finally:
+        scene.node.start()
+
+
+def batches(data: bytes) -> Iterator[bytes]:
+    at = 0
+    while at + LENGTH_AT + 4 <= len(data):
+        end = at + LENGTH_AT + 4 + int.from_bytes(data[at + LENGTH_AT : at + LENGTH_AT + 4])
+        yield data[at:end]
+        at = end
+    yield data[at:]
+
+
+def turned(batch: bytes) -> bytes:
+    """A marker as its opposite; anything else as it is."""
+    if len(batch) <= MARKER_TYPE_AT or not batch[ATTRIBUTES_AT] & CONTROL:
+        return batch
+    changed = bytearray(batch)
+    changed[MARKER_TYPE_AT] ^= 1
+    changed[CRC_AT:CRC_FROM] = crc32c.crc32c(bytes(changed[CRC_FROM:])).to_bytes(4)
+    return bytes(changed)
+
+
+@pytest.mark.timeout(300)
+def test_a_node_that_tears_transactions_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(FAULTS, "kill", turning_kill)
+    outcome = run(replace(SHORT, clients=1, transactors=3), tmp_path)
+    assert outcome.faults["kill"] >= 1
+    assert outcome.verdict.illegal.keys() & {"torn", "G1a"}
 
 
 def test_a_stored_history_is_judged_with_an_exit_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -81,10 +137,16 @@ def test_a_damaged_or_foreign_value_is_not_taken_for_one_of_ours() -> None:
         assert isinstance(unseal("t/0", found), str)
 
 
-def test_a_role_for_every_function_and_library() -> None:
-    """The short run uses the first five roles: assigned, subscribed in both protocols, and all three libraries."""
-    from tools.chaos.workload import ROLES
+def test_the_short_run_has_a_role_for_every_function_and_library() -> None:
+    """Assigned, subscribed in both protocols, and all three libraries; with transactions, and copying by both ways."""
+    plain, transactional = ROLES[:4], TRANSACTIONAL_ROLES[:5]
+    assert {role.library for role in transactional} == {"confluent", "kafka-python", "aiokafka"}
+    assert {role.is_subscribing for role in transactional if role.source} == {True, False}
+    assert any(not role.source for role in transactional)
+    assert {role.protocol for role in plain if role.is_subscribing} == {"classic", "consumer"}
 
-    first = ROLES[:5]
-    assert {role.library for role in first} == {"confluent", "kafka-python", "aiokafka"}
-    assert {role.protocol for role in first if role.is_subscribing} == {"classic", "consumer"}
+
+def test_a_topic_is_copied_by_one_group_alone() -> None:
+    groups = {role.source: role.group for role in TRANSACTIONAL_ROLES if role.source}
+    assert all(groups[role.source] == role.group for role in TRANSACTIONAL_ROLES if role.source)
+    assert len(set(groups.values())) == len(groups)

@@ -24,7 +24,7 @@ def main(arguments: list[str] | None = None) -> int:
     if options.judge:
         with options.judge.open() as file:
             verdict = check(read_lines(file), Promises(is_idempotent=not options.unsafe))
-        outcome = Outcome(Plan(seed=-1, seconds=0, clients=0, is_safe=not options.unsafe), verdict)
+        outcome = Outcome(Plan(seed=-1, seconds=0, clients=0, transactors=0, is_safe=not options.unsafe), verdict)
     else:
         directory = options.directory or Path(tempfile.mkdtemp(prefix="ottla-chaos-"))
         directory.mkdir(parents=True, exist_ok=True)
@@ -40,7 +40,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tools.chaos", description=__doc__)
     parser.add_argument("--seed", type=int, help="of the workload and the faults (drawn if not given)")
     parser.add_argument("--seconds", type=float, default=Plan.seconds, help="before all is healed")
-    parser.add_argument("--clients", type=int, default=Plan.clients)
+    parser.add_argument("--clients", type=int, default=Plan.clients, help="without transactions")
+    parser.add_argument("--transactors", type=int, default=Plan.transactors, help="clients with transactions")
     parser.add_argument("--rate", type=float, default=Plan.ops_per_second, help="operations a second, of all clients")
     parser.add_argument("--partitions", type=int, default=Plan.partitions, help="of each topic")
     parser.add_argument("--every", type=float, default=Plan.fault_every_seconds, help="seconds between faults")
@@ -59,6 +60,7 @@ def _plan(options: argparse.Namespace) -> Plan:
         seed=SystemRandom().randrange(1 << 32) if options.seed is None else options.seed,
         seconds=options.seconds,
         clients=options.clients,
+        transactors=options.transactors,
         ops_per_second=options.rate,
         partitions=options.partitions,
         faults=names,

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import faulthandler
 import json
+import signal
 import sys
 from typing import Any
 
 from tools.chaos.client_port import Ack, Client, ClientBroken, Settings
-from tools.chaos.history import Key, Outcome, Poll, Send, Value
-from tools.chaos.payload import seal, split_key, unseal
+from tools.chaos.history import Outcome, Send
+from tools.chaos.payload import seal
+from tools.chaos.reading import Reading
+from tools.chaos.transacting import Transaction
+
+SAY_WHERE = signal.SIGUSR1
+"""What a client that is silent for too long is sent before it is killed: all threads say where they are."""
 
 
 def make_client(settings: Settings) -> Client:
@@ -31,8 +38,7 @@ class Servant:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._positions: dict[Key, int] = {}
-        """Of the keys that are assigned: the next offset."""
+        self._reading = Reading(client)
 
     def serve(self, request: dict[str, Any]) -> dict[str, Any]:
         match request["f"]:
@@ -40,13 +46,12 @@ class Servant:
                 return self._send(request)
             case "poll":
                 return self._poll(request)
+            case "txn":
+                return Transaction(self._client, self._reading, request).run()
             case "assign":
-                kept = {key: self._positions.get(key, offset) for key, offset in request["keys"].items()}
-                self._client.assign(kept)
-                self._positions = kept
+                self._reading.assign(request["keys"])
             case "subscribe":
-                self._positions = {}
-                self._client.subscribe(sorted({split_key(key)[0] for key in request["keys"]}))
+                self._reading.subscribe(request["keys"])
         return {"outcome": Outcome.OK, "mops": []}
 
     def _send(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -60,18 +65,10 @@ class Servant:
         return {"outcome": _together(acks), "mops": [send.to_json() for send in sends], "error": " ".join(errors)}
 
     def _poll(self, request: dict[str, Any]) -> dict[str, Any]:
-        received = self._client.poll(request["seconds"], request["records_max"])
-        seen: dict[Key, list[tuple[int, Value]]] = {}
-        for record in received:
-            seen.setdefault(record.key, []).append((record.offset, unseal(record.key, record.data)))
-            if record.key in self._positions:
-                self._positions[record.key] = record.offset + 1
+        poll = self._reading.poll(request["seconds"], request["records_max"])
         if request["commits"]:
             self._client.commit()
-        rebalanced = sorted(self._client.rebalanced)
-        self._client.rebalanced.difference_update(rebalanced)
-        poll = Poll({key: tuple(pairs) for key, pairs in seen.items()})
-        return {"outcome": Outcome.OK, "mops": [poll.to_json()], "rebalanced": rebalanced}
+        return {"outcome": Outcome.OK, "mops": [poll.to_json()], "rebalanced": self._reading.take_rebalanced()}
 
 
 def _together(acks: list[Ack]) -> Outcome:
@@ -80,14 +77,14 @@ def _together(acks: list[Ack]) -> Outcome:
 
 
 def main() -> None:
-    servant = Servant(make_client(Settings(**json.loads(sys.argv[1]))))
-    print(json.dumps({"ready": True}), flush=True)
-    for line in sys.stdin:
-        try:
-            answer = servant.serve(json.loads(line))
-        except ClientBroken as broken:
-            sys.exit(str(broken))
-        print(json.dumps(answer), flush=True)
+    faulthandler.register(SAY_WHERE)
+    try:
+        servant = Servant(make_client(Settings(**json.loads(sys.argv[1]))))
+        print(json.dumps({"ready": True}), flush=True)
+        for line in sys.stdin:
+            print(json.dumps(servant.serve(json.loads(line))), flush=True)
+    except ClientBroken as broken:
+        sys.exit(str(broken))
 
 
 if __name__ == "__main__":

@@ -19,13 +19,16 @@ from aiokafka.coordinator.assignors.range import RangePartitionAssignor  # type:
 from aiokafka.errors import KafkaError  # type: ignore[import-untyped]
 
 from tools.chaos.client_port import (
+    CALL_SECONDS_MAX,
     POLL_SECONDS_MAX,
     REQUEST_SECONDS_MAX,
     SEND_SECONDS_MAX,
     SESSION_SECONDS,
+    TRANSACTION_SECONDS_MAX,
     Ack,
     Received,
     Settings,
+    TransactionFailed,
     refused,
 )
 from tools.chaos.history import Key, Outcome
@@ -35,6 +38,9 @@ T = TypeVar("T")
 
 
 class AiokafkaClient:
+    is_lost_by_failures = True
+    """A batch that was refused leaves a gap in the sequence numbers, and nothing resets them (aiokafka 0.14)."""
+
     def __init__(self, settings: Settings) -> None:
         logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
         self.rebalanced: set[Key] = set()
@@ -54,7 +60,10 @@ class AiokafkaClient:
             request_timeout_ms=int(REQUEST_SECONDS_MAX * 1000),
             compression_type=None if settings.compression == "none" else settings.compression,
             linger_ms=settings.linger_ms,
+            transactional_id=settings.transactional_id or None,
+            transaction_timeout_ms=int(TRANSACTION_SECONDS_MAX * 1000),
         )
+        self._group = settings.group
         self._consumer = AIOKafkaConsumer(
             **shared,
             group_id=settings.group,
@@ -76,17 +85,18 @@ class AiokafkaClient:
 
     async def _send(self, records: list[tuple[Key, bytes]]) -> list[Ack]:
         deadline = self._loop.time() + SEND_SECONDS_MAX
-        futures: list[asyncio.Future[Any] | KafkaError] = []
+        futures: list[asyncio.Future[Any] | Exception] = []
         for key, data in records:
             topic, partition = split_key(key)
             try:
-                futures.append(await self._producer.send(topic, data, partition=partition))
-            except KafkaError as refusal:
+                sending = self._producer.send(topic, data, partition=partition)
+                futures.append(await asyncio.wait_for(sending, SEND_SECONDS_MAX))
+            except (KafkaError, TimeoutError) as refusal:
                 futures.append(refusal)
         return [await self._ack_of(future, deadline) for future in futures]
 
-    async def _ack_of(self, future: asyncio.Future[Any] | KafkaError, deadline: float) -> Ack:
-        if isinstance(future, KafkaError):
+    async def _ack_of(self, future: asyncio.Future[Any] | Exception, deadline: float) -> Ack:
+        if isinstance(future, Exception):
             return refused(type(future).__name__)
         try:
             offset = (await asyncio.wait_for(asyncio.shield(future), max(0.1, deadline - self._loop.time()))).offset
@@ -129,6 +139,38 @@ class AiokafkaClient:
     async def _commit(self) -> None:
         with contextlib.suppress(KafkaError, TimeoutError):  # the next one will do
             await asyncio.wait_for(self._consumer.commit(), 2)
+
+    def seek(self, positions: dict[Key, int]) -> None:
+        for key, offset in positions.items():
+            place = TopicPartition(*split_key(key))
+            if place in self._consumer.assignment():
+                self._loop.call_soon_threadsafe(self._consumer.seek, place, offset)
+
+    def committed(self, keys: list[Key]) -> dict[Key, int]:
+        return self._run(self._committed(keys))
+
+    async def _committed(self, keys: list[Key]) -> dict[Key, int]:
+        found = {key: await self._consumer.committed(TopicPartition(*split_key(key))) for key in keys}
+        return {key: offset for key, offset in found.items() if offset is not None}
+
+    # --- transactions
+
+    def begin(self) -> None:
+        self._call(self._producer.begin_transaction())
+
+    def send_offsets(self, offsets: dict[Key, int]) -> None:
+        """aiokafka says nothing of the member: the transactional id alone protects what it copies."""
+        places = {TopicPartition(*split_key(key)): offset for key, offset in offsets.items()}
+        self._call(self._producer.send_offsets_to_transaction(places, self._group))
+
+    def end(self, commits: bool) -> None:
+        self._call(self._producer.commit_transaction() if commits else self._producer.abort_transaction())
+
+    def _call(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            self._run(asyncio.wait_for(work, CALL_SECONDS_MAX))
+        except (KafkaError, TimeoutError, AssertionError) as failure:  # it asserts its own steps from state to state
+            raise TransactionFailed(repr(failure), is_fatal=True) from failure
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Callable
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from tools.chaos.client_port import (
+    CALL_SECONDS_MAX,
     POLL_SECONDS_MAX,
     REQUEST_SECONDS_MAX,
     SEND_SECONDS_MAX,
     SESSION_SECONDS,
+    TRANSACTION_SECONDS_MAX,
     Ack,
     ClientBroken,
     Received,
     Settings,
+    TransactionFailed,
     refused,
 )
 from tools.chaos.history import Key, Outcome
@@ -24,6 +28,8 @@ from tools.chaos.payload import split_key
 
 
 class ConfluentClient:
+    is_lost_by_failures = False
+
     def __init__(self, settings: Settings) -> None:
         self.rebalanced: set[Key] = set()
         self._broken = ""
@@ -37,6 +43,15 @@ class ConfluentClient:
         }
         self._producer = Producer(shared | _producing(settings))
         self._consumer = Consumer(shared | _consuming(settings))
+        if settings.transactional_id:
+            self._take_over()
+
+    def _take_over(self) -> None:
+        """From here on nobody else has our transactional id, and what it had left open is aborted."""
+        try:
+            self._patiently(lambda: self._producer.init_transactions(2.0))
+        except TransactionFailed as failure:
+            raise ClientBroken(f"init_transactions: {failure}") from failure
 
     def _note_error(self, error: KafkaError) -> None:
         if error.fatal():
@@ -55,7 +70,10 @@ class ConfluentClient:
 
         for at, (key, data) in enumerate(records):
             topic, partition = split_key(key)
-            self._producer.produce(topic, data, partition=partition, on_delivery=report_to(at))
+            try:
+                self._producer.produce(topic, data, partition=partition, on_delivery=report_to(at))
+            except KafkaException as refusal:
+                acks[at] = refused(refusal.args[0].name())
         deadline = time.monotonic() + SEND_SECONDS_MAX + 2
         while self._producer.flush(0.2) and time.monotonic() < deadline and not self._broken:
             pass
@@ -83,13 +101,48 @@ class ConfluentClient:
                 received.append(Received(f"{message.topic()}/{message.partition()}", offset, value))
         return received
 
+    def seek(self, positions: dict[Key, int]) -> None:
+        for key, offset in positions.items():
+            with contextlib.suppress(KafkaException):  # taken; whoever has it now begins at what is committed
+                self._consumer.seek(TopicPartition(*split_key(key), offset))
+
     def commit(self) -> None:
         with contextlib.suppress(KafkaException):  # nothing to commit
             self._consumer.commit(asynchronous=True)
 
+    def committed(self, keys: list[Key]) -> dict[Key, int]:
+        found = self._consumer.committed([TopicPartition(*split_key(key)) for key in keys], timeout=CALL_SECONDS_MAX)
+        return {f"{one.topic}/{one.partition}": one.offset for one in found if one.offset >= 0}
+
+    # --- transactions
+
+    def begin(self) -> None:
+        self._patiently(self._producer.begin_transaction)
+
+    def send_offsets(self, offsets: dict[Key, int]) -> None:
+        places = [TopicPartition(*split_key(key), offset) for key, offset in offsets.items()]
+        member = self._consumer.consumer_group_metadata()
+        self._patiently(lambda: self._producer.send_offsets_to_transaction(places, member, 2.0))
+
+    def end(self, commits: bool) -> None:
+        call = self._producer.commit_transaction if commits else self._producer.abort_transaction
+        self._patiently(lambda: call(2.0))
+
+    def _patiently(self, call: Callable[[], object]) -> None:
+        """An error that is retriable says nothing about the outcome: the same call finds out."""
+        deadline = time.monotonic() + CALL_SECONDS_MAX
+        while True:
+            try:
+                call()
+                return
+            except KafkaException as failure:
+                error = failure.args[0]
+                if not error.retriable() or time.monotonic() > deadline:
+                    raise TransactionFailed(error.name(), not error.txn_requires_abort()) from failure
+
 
 def _producing(settings: Settings) -> dict[str, Any]:
-    return {
+    chosen: dict[str, Any] = {
         "acks": "all" if settings.is_safe else "1",
         "enable.idempotence": settings.is_safe,
         "message.timeout.ms": int(SEND_SECONDS_MAX * 1000),
@@ -99,6 +152,16 @@ def _producing(settings: Settings) -> dict[str, Any]:
         "linger.ms": settings.linger_ms,
         "retry.backoff.ms": 50,
     }
+    if settings.transactional_id:
+        chosen |= {
+            "transactional.id": settings.transactional_id,
+            "transaction.timeout.ms": int(TRANSACTION_SECONDS_MAX * 1000),
+            "message.timeout.ms": int(CALL_SECONDS_MAX * 1000),
+            # With a single node every restart is a moment in which all are away; librdkafka would forget them, and then
+            # wait for the group's coordinator that it forgot.
+            "metadata.recovery.strategy": "none",
+        }
+    return chosen
 
 
 def _consuming(settings: Settings) -> dict[str, Any]:

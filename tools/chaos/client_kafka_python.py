@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import logging
+import threading
+from collections.abc import Callable
 from typing import Any
 
-from kafka import ConsumerRebalanceListener, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import ConsumerRebalanceListener, KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.errors import KafkaError
 
 from tools.chaos.client_port import (
+    CALL_SECONDS_MAX,
     POLL_SECONDS_MAX,
     REQUEST_SECONDS_MAX,
     SEND_SECONDS_MAX,
     SESSION_SECONDS,
+    TRANSACTION_SECONDS_MAX,
     Ack,
+    ClientBroken,
     Received,
     Settings,
+    TransactionFailed,
     refused,
 )
 from tools.chaos.history import Key, Outcome
@@ -24,6 +30,9 @@ from tools.chaos.payload import split_key
 
 
 class KafkaPythonClient:
+    is_lost_by_failures = True
+    """Offsets of a transaction that failed stay in the producer and go into the next one (kafka-python 3.0)."""
+
     def __init__(self, settings: Settings) -> None:
         logging.getLogger("kafka").setLevel(logging.CRITICAL)
         self.rebalanced: set[Key] = set()
@@ -37,10 +46,10 @@ class KafkaPythonClient:
             **shared,
             acks="all" if settings.is_safe else 1,
             enable_idempotence=settings.is_safe,
-            delivery_timeout_ms=int(SEND_SECONDS_MAX * 1000),
             compression_type=None if settings.compression == "none" else settings.compression,
             linger_ms=settings.linger_ms,
             max_block_ms=10_000,
+            **_transactional(settings),
         )
         self._consumer = KafkaConsumer(
             **shared | {"request_timeout_ms": int(POLL_SECONDS_MAX * 1000) + 4000},
@@ -54,6 +63,11 @@ class KafkaPythonClient:
             session_timeout_ms=int(SESSION_SECONDS * 1000),
             heartbeat_interval_ms=500,
         )
+        if settings.transactional_id:
+            try:
+                self._producer.init_transactions()
+            except KafkaError as refusal:
+                raise ClientBroken(f"init_transactions: {refusal!r}") from refusal
 
     def send(self, records: list[tuple[Key, bytes]]) -> list[Ack]:
         futures: list[Any] = []
@@ -82,8 +96,61 @@ class KafkaPythonClient:
             for record in records
         ]
 
+    def seek(self, positions: dict[Key, int]) -> None:
+        for key, offset in positions.items():
+            place = TopicPartition(*split_key(key))
+            if place in self._consumer.assignment():
+                self._consumer.seek(place, offset)
+
     def commit(self) -> None:
         self._consumer.commit_async()
+
+    def committed(self, keys: list[Key]) -> dict[Key, int]:
+        found = {key: self._consumer.committed(TopicPartition(*split_key(key))) for key in keys}
+        return {key: offset for key, offset in found.items() if offset is not None}
+
+    # --- transactions
+
+    def begin(self) -> None:
+        _within_limits(self._producer.begin_transaction)
+
+    def send_offsets(self, offsets: dict[Key, int]) -> None:
+        places = {TopicPartition(*split_key(key)): OffsetAndMetadata(at, "", -1) for key, at in offsets.items()}
+        member = self._consumer.group_metadata()
+        _within_limits(lambda: self._producer.send_offsets_to_transaction(places, member))
+
+    def end(self, commits: bool) -> None:
+        _within_limits(self._producer.commit_transaction if commits else self._producer.abort_transaction)
+
+
+def _within_limits(call: Callable[[], object]) -> None:
+    """These calls wait without end; and when the connection to the coordinator breaks while it is being made, their
+    request is forgotten (kafka-python 3.0.12: `_maybe_send_pending_request` repeats it only where no node is known)."""
+    failures: list[KafkaError] = []
+
+    def run() -> None:
+        try:
+            call()
+        except KafkaError as failure:
+            failures.append(failure)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(CALL_SECONDS_MAX)
+    if thread.is_alive():
+        raise TransactionFailed("no end of it", is_fatal=True)
+    if failures:
+        raise TransactionFailed(repr(failures[0]), is_fatal=True) from failures[0]
+
+
+def _transactional(settings: Settings) -> dict[str, Any]:
+    if not settings.transactional_id:
+        return {"delivery_timeout_ms": int(SEND_SECONDS_MAX * 1000)}
+    return {
+        "transactional_id": settings.transactional_id,
+        "transaction_timeout_ms": int(TRANSACTION_SECONDS_MAX * 1000),
+        "delivery_timeout_ms": int(CALL_SECONDS_MAX * 1000),
+    }
 
 
 def _ack_of(future: Any) -> Ack:

@@ -14,6 +14,10 @@ REQUEST_SECONDS_MAX = 4.0
 SESSION_SECONDS = 6.0
 POLL_SECONDS_MAX = 10.0
 """Between two polls of a member; so long a rebalance waits for those that do not poll."""
+TRANSACTION_SECONDS_MAX = 12.0
+"""Then the coordinator aborts it: sooner than the longest pauses end together with what follows them."""
+CALL_SECONDS_MAX = 10.0
+"""Until a call that begins, ends or commits offsets to a transaction is given up, however often it is repeated."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,8 @@ class Settings:
     """Of the group."""
     compression: str = "none"
     linger_ms: int = 0
+    transactional_id: str = ""
+    """Empty: the producer has no transactions."""
 
 
 @dataclass(frozen=True)
@@ -47,9 +53,20 @@ class ClientBroken(Exception):
     """The library says that this client can do no more."""
 
 
+class TransactionFailed(Exception):
+    """A call that belongs to a transaction did not succeed."""
+
+    def __init__(self, error: str, is_fatal: bool) -> None:
+        super().__init__(error)
+        self.is_fatal = is_fatal
+        """This client can do no more; otherwise it can abort the transaction and go on."""
+
+
 class Client(Protocol):
     rebalanced: set[Key]
     """Given or taken since somebody emptied it."""
+    is_lost_by_failures: bool
+    """A transaction that fails is the end of its producer, whatever the library says; why is told there."""
 
     def send(self, records: list[tuple[Key, bytes]]) -> list[Ack]: ...
 
@@ -59,8 +76,21 @@ class Client(Protocol):
 
     def poll(self, seconds: float, records_max: int) -> list[Received]: ...
 
+    def seek(self, positions: dict[Key, int]) -> None:
+        """Of keys that have been polled; those that are taken meanwhile are passed over."""
+
     def commit(self) -> None:
         """What has been polled; whether it succeeds is nobody's concern."""
+
+    def committed(self, keys: list[Key]) -> dict[Key, int]:
+        """By the group. Keys of which it has committed nothing are left out."""
+
+    def begin(self) -> None: ...
+
+    def send_offsets(self, offsets: dict[Key, int]) -> None:
+        """In the name of the group, as the member that this client is."""
+
+    def end(self, commits: bool) -> None: ...
 
 
 DEFINITE = frozenset(

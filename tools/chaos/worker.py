@@ -17,12 +17,13 @@ from pathlib import Path
 from random import Random
 from typing import IO, Any
 
-from tools.chaos.client_port import SEND_SECONDS_MAX, Settings
-from tools.chaos.history import Function, Op, Outcome, Send, completion, invocation, mop_from_json
+from tools.chaos.client import SAY_WHERE
+from tools.chaos.client_port import CALL_SECONDS_MAX, SEND_SECONDS_MAX, Settings
+from tools.chaos.history import Function, Key, Op, Outcome, Send, completion, invocation, mop_from_json
 from tools.chaos.workload import Role, Workload
 
 START_SECONDS_MAX = 40.0
-ANSWER_SECONDS_MAX = SEND_SECONDS_MAX + 15
+ANSWER_SECONDS_MAX = SEND_SECONDS_MAX + 2 * CALL_SECONDS_MAX + 5
 """Whoever is silent for longer hangs, and is killed."""
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -43,9 +44,11 @@ class Recorder:
             return next(self._processes)
 
     def begin(self, process: int, request: dict[str, Any]) -> Op:
-        sends = tuple(Send(key, value) for key, value, _ in request.get("sends", ()))
+        wanted = [*request.get("sends", ()), *(mop[1:] for mop in request.get("mops", ()) if mop[0] == "send")]
+        sends = tuple(Send(key, value) for key, value, _ in wanted)
         with self._lock:
             op = Op(len(self.ops), process, Function(request["f"]), mops=sends, keys=request.get("keys", {}))
+            op.attempt = request.get("attempt")
             op.invoked_ns = time.monotonic_ns()
             self.ops.append(op)
             self._write(invocation(op))
@@ -83,6 +86,9 @@ class Worker:
         self.process = -1
         self.crashes = 0
         self.hangs = 0
+        self.replacements = 0
+        """Clients that gave up by themselves."""
+        self._is_broken = False
         self._workload = workload
         self._recorder = recorder
         self._child: subprocess.Popen[str] | None = None
@@ -98,6 +104,7 @@ class Worker:
     def begin_anew(self) -> None:
         """A new process. While the node is away a library may not be able to start: then it is tried again."""
         self._bury()
+        self._is_broken = False
         self.process = self._recorder.new_process()
         self._child = subprocess.Popen(
             [sys.executable, "-m", "tools.chaos.client", json.dumps(dataclasses.asdict(self.settings))],
@@ -119,6 +126,13 @@ class Worker:
                         pipe.close()
             self._child = None
 
+    def _say_where(self) -> None:
+        assert self._child is not None
+        self._errors.write(f"process {self.process} ({self.role}) is silent\n")
+        self._errors.flush()
+        self._child.send_signal(SAY_WHERE)
+        time.sleep(0.5)
+
     def _answer(self, seconds: float) -> dict[str, Any] | None:
         """None if the child is dead, or silent for too long."""
         assert self._child is not None and self._child.stdout is not None
@@ -126,6 +140,7 @@ class Worker:
             selector.register(self._child.stdout, selectors.EVENT_READ)
             if not selector.select(seconds):
                 self.hangs += 1
+                self._say_where()
                 return None
         # One line an answer, so nothing is left over in the buffer.
         line = self._child.stdout.readline()
@@ -133,8 +148,11 @@ class Worker:
 
     # --- operations
 
+    def source_keys(self) -> list[Key]:
+        return self._workload.keys_of(self.role.source)
+
     def do(self, request: dict[str, Any]) -> Op | None:
-        """None if the child died of it; then what it did is unknown."""
+        """None if the child died of it; then what it did is unknown. It may also say that it can do no more."""
         assert self._child is not None and self._child.stdin is not None
         op = self._recorder.begin(self.process, request)
         try:
@@ -153,6 +171,8 @@ class Worker:
         op.rebalanced = frozenset(answer.get("rebalanced", ()))
         self._recorder.end(op)
         self._workload.note(op)
+        self._is_broken = answer.get("is_broken", False)
+        self.replacements += self._is_broken
         return op
 
     def run(self, stop: threading.Event, pace: Pace) -> None:
@@ -163,7 +183,8 @@ class Worker:
                 is_fresh, is_alive = True, self._answer(START_SECONDS_MAX) is not None
                 stop.wait(0.2)
                 continue
-            is_alive = self.do(self._workload.next_request(self.role, is_fresh)) is not None
+            op = self.do(self._workload.next_request(self.role, is_fresh))
+            is_alive = op is not None and not self._is_broken
             is_fresh = False
             stop.wait(pace.rng.expovariate(pace.ops_per_second))
 
