@@ -38,7 +38,7 @@ class Tale:
     def txn(self, *mops: Mop, **more: Any) -> Op:
         return self.add(Function.TXN, mops, **more)
 
-    def assign(self, keys: Mapping[str, int], **more: Any) -> Op:
+    def assign(self, keys: Mapping[str, int | None], **more: Any) -> Op:
         return self.add(Function.ASSIGN, (), keys=keys, **more)
 
     def subscribe(self, *keys: str, **more: Any) -> Op:

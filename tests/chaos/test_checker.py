@@ -186,6 +186,31 @@ def test_whoever_was_assigned_anew_may_begin_anywhere(tale: Tale) -> None:
     assert found(tale) == set()
 
 
+def test_what_lies_between_the_assigned_offset_and_the_first_record_read_was_left_out(tale: Tale) -> None:
+    three(tale)
+    tale.poll((0, 0), (1, 1), (2, 2), process=1)
+    tale.assign({KEY: 0}, process=2)
+    tale.poll((1, 1), process=2)
+    assert found(tale) == {"poll-skip"}
+
+
+def test_an_assigned_offset_may_lie_in_a_hole(tale: Tale) -> None:
+    tale.send((0, 0), (1, 5), (2, 6))
+    tale.poll((0, 0), (5, 1), process=1)
+    for begin in (1, 5):
+        tale.assign({KEY: begin}, process=2 + begin)
+        tale.poll((5, 1), (6, 2), process=2 + begin)
+    assert found(tale) == set()
+
+
+def test_a_key_whose_assignment_names_no_offset_may_begin_anywhere(tale: Tale) -> None:
+    three(tale)
+    tale.assign({KEY: None}, process=2)
+    tale.poll((0, 0), (1, 1), (2, 2), process=1)
+    tale.poll((2, 2), process=2)
+    assert found(tale) == set()
+
+
 def test_an_assignment_that_keeps_a_key_keeps_its_position(tale: Tale) -> None:
     three(tale)
     tale.poll((0, 0), (1, 1), process=1)

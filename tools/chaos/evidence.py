@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -21,6 +22,7 @@ class Log:
     offsets: dict[Value, set[int]] = field(default_factory=dict)
     order: list[Value] = field(default_factory=list)
     rank: dict[int, int] = field(default_factory=dict)
+    _offsets: list[int] = field(default_factory=list)
 
     def note(self, offset: int, value: Value) -> None:
         self.at.setdefault(offset, set()).add(value)
@@ -28,9 +30,12 @@ class Log:
 
     def settle(self) -> None:
         """All is noted: give the offsets their ranks."""
-        ordered = sorted(self.at)
+        self._offsets = ordered = sorted(self.at)
         self.rank = {offset: index for index, offset in enumerate(ordered)}
         self.order = [min(self.at[offset], key=_plain) for offset in ordered]
+
+    def count_below(self, offset: int) -> int:
+        return bisect_left(self._offsets, offset)
 
     def first(self, value: Value) -> int:
         return self.rank[min(self.offsets[value])]

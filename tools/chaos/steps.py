@@ -30,11 +30,19 @@ class _Walk:
     def step(self, op: Op) -> Iterator[Finding]:
         if op.f in (Function.ASSIGN, Function.SUBSCRIBE):
             if op.outcome is not Outcome.FAIL:
-                self._polled = {key: stand for key, stand in self._polled.items() if key in op.keys}
+                self._begin(op)
             return
         yield from self._step_polls(op)
         if op.outcome is not Outcome.FAIL:
             yield from self._step_sends(op)
+
+    def _begin(self, op: Op) -> None:
+        """Keys that stay go on where they are; a new one, just before the first record that is not left out."""
+        stands = {key: stand for key, stand in self._polled.items() if key in op.keys}
+        for key, begin in op.keys.items() if op.f is Function.ASSIGN else ():
+            if begin is not None and key not in stands:
+                stands[key] = self._evidence.log(key).count_below(begin) - 1, op
+        self._polled = stands
 
     def _step_polls(self, op: Op) -> Iterator[Finding]:
         for key in op.rebalanced:
