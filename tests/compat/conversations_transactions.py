@@ -14,7 +14,7 @@ from pathlib import Path
 from . import conversations_txn_offsets
 from .brokers import KafkaBroker, discard
 from .conversations import ANSWERS, Conversation
-from .conversations_data import ranged
+from .conversations_data import listed, ranged
 from .raw import FOREVER
 from .transaction_talk import NOBODY, PROMPT, SECONDS_MAX, TRANSACTIONAL, TxnTalk, added, hold, offsets, stable, writing
 from .wire import Fields
@@ -93,6 +93,7 @@ def say_second_life(talk: TxnTalk) -> None:
         talk.init(talk.raw.name(f"id{version}"), 5, "begins anew")
 
 
+LAST_EPOCH = 2**15 - 2
 INTERNAL = {"name": "__transaction_state", "partitions": [0]}
 
 
@@ -278,6 +279,42 @@ def say_writing(talk: TxnTalk) -> None:
         talk(f"read v{version}", "fetch", 12, **ask)
 
 
+def say_reading(talk: TxnTalk) -> None:
+    """Three transactions that overlap, aborted, committed and open, and what is readable after each step."""
+    one, two, three = (talk.init(talk.raw.name(name)) for name in ("one", "two", "three"))
+    steps = [
+        *((f"writes {at}", who, at) for at, who in ((0, one), (0, two), (1, one))),
+        ("aborts", one, -1),
+        ("writes 2", two, 1),
+        ("opens", three, 0),
+        ("commits", two, -1),
+        ("goes on", three, 1),
+    ]
+    for step, who, sequence in steps:
+        if sequence >= 0:
+            talk.write(who, step, 12, sequence=sequence)
+        else:
+            talk.end(who, step == "commits", step, 5)
+        label = f"after {who['transactional_id']} {step}"
+        for isolation in (0, 1):
+            for offset in range(10):
+                ask = talk.raw.fetch_request(talk.topic, offset, 0, isolation_level=isolation)
+                talk(f"{label}: from {offset}, isolation {isolation}", "fetch", 12, **ask)
+            for timestamp in (-1, -2, -3, 0, 2**62):
+                ask = listed(talk.topic, timestamp)
+                talk(
+                    f"{label}: {timestamp}, isolation {isolation}", "list_offsets", 7, **ask, isolation_level=isolation
+                )
+    for version in ranged("fetch", 18):
+        ask = talk.raw.fetch_request(talk.topic, 0, isolation_level=1, topic_id=talk.raw.topic_id(talk.topic))
+        talk("at last", "fetch", version, **ask)
+        ask["topics"][0]["partitions"][0]["partition_max_bytes"] = 80
+        talk("at last, a little", "fetch", version, **ask)
+    for version in range(2, 12):
+        for timestamp in (-1, -2, -3, -4, -5) if version >= 9 else (-1, -2):
+            talk(f"at last {timestamp}", "list_offsets", version, **listed(talk.topic, timestamp), isolation_level=1)
+
+
 def say_markers(talk: TxnTalk) -> None:
     for version in (1, 2):
         me = talk.init(talk.raw.name(f"id{version}"))
@@ -418,6 +455,63 @@ def say_earlier_features(talk: TxnTalk) -> None:
     me = talk.init(name, step="begins when all is new")
     talk.write(me, "writes when all is new", 12)
     talk.end(me, True, "commits when all is new", 5)
+
+
+def say_last_epochs(talk: TxnTalk) -> None:
+    """A producer id has 32767 epochs; the last one is for fencing."""
+    me = talk.init(talk.raw.name("v5"))
+    name = me["transactional_id"]
+    use_up(talk, me)
+    talk.write(me, "writes in the last epoch but one", 12)
+    answer = talk.end(me, True, "commits", 5)
+    last = {**me, "producer_epoch": answer["producer_epoch"]}
+    talk.write(last, "writes in the last epoch", 12)
+    answer = talk.end(last, True, "commits last", 5)
+    talk.describe(last, "moved on")
+    talk.end(last, True, "commits last again", 5)
+    talk.end(last, False, "aborts what it committed", 5)
+    talk.end(me, True, "commits what it was long ago", 5)
+    talk.write(last, "writes too late", 12, sequence=1)
+    asking = {"transactional_id": name, "transaction_timeout": 60_000}
+    talk(f"{name} asks who it was", "init_producer_id", 5, **{**last, **asking})
+    talk(f"{name} asks who it was long ago", "init_producer_id", 5, **{**me, **asking})
+    nxt = {**me, **{key: answer[key] for key in ("producer_id", "producer_epoch")}}
+    talk.write(nxt, "writes on", 12)
+    talk.end(nxt, False, "aborts", 5)
+    talk.init(name, step="begins anew")
+    asked = [{"name": talk.topic, "partition_indexes": [0]}]
+    talk("after all", "describe_producers", 0, topics=asked)
+    talk("read", "fetch", 12, **talk.raw.fetch_request(talk.topic, 0, 0, isolation_level=1))
+
+
+def say_last_epochs_of_old(talk: TxnTalk) -> None:
+    for case in ("asked", "given"):
+        me = talk.init(talk.raw.name(case), 4)
+        name = me["transactional_id"]
+        use_up(talk, me)
+        me = talk.init(name, 4, "takes the last epoch")
+        asking = {"transactional_id": name, "transaction_timeout": 60_000}
+        if case == "given":
+            talk(f"{name} asks as itself", "init_producer_id", 4, **{**me, **asking})
+            talk(f"{name} asks again", "init_producer_id", 4, **{**me, **asking})
+            earlier = {**me, "producer_epoch": me["producer_epoch"] - 1}
+            talk(f"{name} asks as before", "init_producer_id", 4, **{**earlier, **asking})
+        talk.init(name, 4, "begins anew")
+        talk.init(name, 4, "begins once more")
+        talk.describe(me, "at last")
+
+
+def use_up(talk: TxnTalk, me: Fields) -> None:
+    """Epochs until the last one but one."""
+    ask = {"transactional_id": me["transactional_id"], "transaction_timeout": 60_000, **NOBODY}
+    sent = me["producer_epoch"]
+    while me["producer_epoch"] < LAST_EPOCH - 1:
+        while sent < min(LAST_EPOCH - 1, me["producer_epoch"] + 50):
+            talk.raw.send("init_producer_id", 4, ask)
+            sent += 1
+        answer = talk.raw.receive("init_producer_id", 4)
+        assert answer["error_code"] == 0, answer
+        me["producer_epoch"] = answer["producer_epoch"]
 
 
 def agree(talk: TxnTalk, level: int) -> None:

@@ -24,7 +24,14 @@ def prompt_broker(target: str, tmp_path_factory: pytest.TempPathFactory) -> Iter
     discard(node)
 
 
-@pytest.mark.parametrize("name", sorted(transaction_conversations()))
+LENGTHY = {"transactions_last_epochs", "transactions_last_epochs_of_old"}
+NAMES = [
+    pytest.param(name, marks=pytest.mark.peers) if name in LENGTHY else name
+    for name in sorted(transaction_conversations())
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_coordinator_answers_like_kafka(prompt_broker: Broker, name: str) -> None:
     found = hold(transaction_conversations()[name], prompt_broker.host, prompt_broker.port)
     lines = differences(recorded(name), found)

@@ -4,7 +4,7 @@ Before the first batch of a transaction is appended, the coordinator is asked: c
 partition themselves, which is verified; from transactions version 2 on the partition is added here.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from ottla.base.errors import ErrorCode, Refused
@@ -38,22 +38,31 @@ class Admissions:
 
     async def ask(self, entrant: Entrant, places: Sequence[Place]) -> list[Admission | Refused]:
         """What the coordinator says of each partition."""
-        asked = [
-            place
-            for place in places
-            if not place.partition.log.producers.has_open(entrant.producer_id, entrant.producer_epoch)
-        ]
-        if not asked:
-            # The epoch tells a batch that comes late from one of this transaction.
-            return [Admission(is_epoch_bumped=entrant.is_adding)] * len(places)
+        answers: dict[Partition, Admission | Refused] = {}
+        asked: list[Place] = []
+        for place in places:
+            producers = place.partition.log.producers
+            if producers.is_fenced(entrant.producer_id, entrant.producer_epoch):
+                # The coordinator may have another producer id by now, and not know this one any more.
+                answers[place.partition] = Refused(ErrorCode.INVALID_PRODUCER_EPOCH, "a later epoch has been here")
+            elif not producers.has_open(entrant.producer_id, entrant.producer_epoch):
+                asked.append(place)
+        if asked:
+            answers.update(await self._ask_coordinator(entrant, asked))
+        # Where it is open, the epoch tells a batch that comes late from one of this transaction.
+        is_open = Admission(is_epoch_bumped=entrant.is_adding)
+        return [answers.get(place.partition, is_open) for place in places]
+
+    async def _ask_coordinator(
+        self, entrant: Entrant, places: Sequence[Place]
+    ) -> Iterable[tuple[Partition, Admission | Refused]]:
+        producer_id, epoch = entrant.producer_id, entrant.producer_epoch
         verifications = [
-            one.partition.log.producers.begin_verification(entrant.producer_id, entrant.producer_epoch, one.sequence)
-            for one in asked
+            place.partition.log.producers.begin_verification(producer_id, epoch, place.sequence) for place in places
         ]
-        partitions = [one.partition for one in asked]
+        partitions = [place.partition for place in places]
         answers = await (self._add if entrant.is_adding else self._verify)(entrant, partitions, verifications)
-        by_partition = dict(zip(partitions, answers, strict=True))
-        return [by_partition.get(one.partition, Admission(is_epoch_bumped=entrant.is_adding)) for one in places]
+        return zip(partitions, answers, strict=True)
 
     async def _add(
         self, entrant: Entrant, partitions: Sequence[Partition], verifications: Sequence[Verification]

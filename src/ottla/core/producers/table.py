@@ -85,6 +85,11 @@ class ProducerTable:
         producer = self._producers.get(producer_id)
         return producer is not None and producer.txn_first_offset >= 0 and producer.epoch == epoch
 
+    def is_fenced(self, producer_id: int, epoch: int) -> bool:
+        """Whether a later epoch of this producer is known here."""
+        producer = self._producers.get(producer_id)
+        return producer is not None and producer.epoch > epoch
+
     # --- decide
 
     def begin_verification(self, producer_id: int, epoch: int, sequence: int) -> Verification:
