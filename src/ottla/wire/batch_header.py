@@ -162,6 +162,13 @@ def seal_batch(header: BatchHeader, payload: Bytes) -> bytes:
     return b"".join((packed, payload))
 
 
+def seal_in_place(batch: WritableBytes, header: BatchHeader) -> None:
+    """Write the header in front of the payload that already lies in `batch`, up to its end."""
+    length = len(batch) - LOG_OVERHEAD_BYTES
+    _HEADER.pack_into(batch, 0, *header._replace(batch_length=length, magic=MAGIC, crc=0))
+    _CRC.pack_into(batch, _CRC_AT, crc32c(memoryview(batch)[CRC_FROM:]))
+
+
 def patch_offsets(buf: WritableBytes, at: int, base_offset: int, leader_epoch: int) -> None:
     """Assign a place in the log; the checksum does not cover it."""
     _OFFSET.pack_into(buf, at, base_offset)

@@ -27,6 +27,7 @@ from ottla.wire.batch import (
     stamp_append_time,
     with_log_append_time,
 )
+from ottla.wire.batch_header import HEADER_BYTES, seal_in_place
 
 NOW = 1_700_000_000_000
 
@@ -188,3 +189,12 @@ def test_old_formats_are_refused_by_name(magic: int) -> None:
     for data in (old_message, old_message + bytes(100)):
         with pytest.raises(UnknownMagic, match=f"format {magic}"):
             read_header(data)
+
+
+@given(record_lists())
+def test_a_payload_that_is_in_its_place_is_sealed_there(drawn: tuple[int, list[Record]]) -> None:
+    base, records = drawn
+    batch = encode_batch(records, base_offset=base, leader_epoch=3, producer=ProducerStamp(4, 5, 6))
+    buffer = bytearray(HEADER_BYTES) + batch[HEADER_BYTES:]
+    seal_in_place(buffer, read_header(batch)._replace(batch_length=0, crc=0, magic=0))
+    assert buffer == batch

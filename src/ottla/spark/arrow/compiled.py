@@ -5,7 +5,7 @@ written: a read-only image without a home is enough. Then the cache goes into a 
 lies in it is run; and where that cannot be had either, every process compiles for itself.
 
 Numba looks only at the file of the function that is called: a kernel and all that it calls stand in one module, lest a
-new version of the one be run with the old form of the other. Only the three at the end are shared; they have no other
+new version of the one be run with the old form of the other. Only those at the end are shared; they have no other
 form.
 """
 
@@ -93,6 +93,18 @@ def byte_at(_: Any, address: Any, at: Any) -> Any:
         return builder.load(_pointer(builder, arguments[0], arguments[1]))
 
     return types.uint8(types.int64, types.int64), generate
+
+
+@_untyped
+def int_at(_: Any, address: Any, index: Any) -> Any:
+    """Number `index` of the 32-bit integers from `address` on; checks nothing."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        at = builder.mul(arguments[1], arguments[1].type(4))
+        place = builder.inttoptr(builder.add(arguments[0], at), cgutils.int32_t.as_pointer())
+        return builder.sext(builder.load(place, align=1), cgutils.intp_t)
+
+    return types.int64(types.int64, types.int64), generate
 
 
 @_untyped
