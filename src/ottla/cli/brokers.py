@@ -8,7 +8,7 @@ from typing import Any
 from ottla.base.errors import ErrorCode
 from ottla.cli.connection import Target
 from ottla.cli.exchange import Exchange, checked
-from ottla.cli.failure import Failed
+from ottla.cli.failure import Failed, Unreachable
 from ottla.cli.places import Place, place_name
 from ottla.cli.properties import read_settings
 from ottla.client.addresses import Address, parse_addresses
@@ -43,13 +43,16 @@ class Brokers:
 
     def any(self) -> Exchange:
         """The first of those to ask first that can be reached."""
-        failures = []
+        failures: list[Failed] = []
         for address in addresses(self._target.bootstrap):
             try:
                 return self.at(address)
             except Failed as failure:
-                failures.append(str(failure))
-        raise Failed("; ".join(failures))
+                failures.append(failure)
+        absent = [failure for failure in failures if isinstance(failure, Unreachable)]
+        if len(absent) < len(failures):
+            raise Failed("; ".join(map(str, failures)))
+        raise Unreachable(", ".join(one.where for one in absent), "; ".join(dict.fromkeys(one.why for one in absent)))
 
     def every(self) -> Iterator[tuple[int, Exchange]]:
         """Each broker's id, and the way to it."""

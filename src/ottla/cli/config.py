@@ -1,4 +1,4 @@
-"""`ottla config …`: the settings of topics and brokers."""
+"""`ottla config …`: the settings of topics, brokers and groups."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -17,16 +17,23 @@ from ottla.cli.properties import parse_pairs
 class Kind(StrEnum):
     TOPIC = "topic"
     BROKER = "broker"
+    GROUP = "group"
 
 
-Of = Annotated[Kind, typer.Argument(metavar="topic|broker", show_default=False)]
-Name = Annotated[str, typer.Argument(metavar="NAME", help="A topic's name or a broker's id.", show_default=False)]
+Of = Annotated[Kind, typer.Argument(metavar="topic|broker|group", show_default=False)]
+Name = Annotated[
+    str, typer.Argument(metavar="NAME", help="A topic's or a group's name, or a broker's id.", show_default=False)
+]
 
-_TYPES = {Kind.TOPIC: ConfigResource.Type.TOPIC, Kind.BROKER: ConfigResource.Type.BROKER}
+_TYPES = {
+    Kind.TOPIC: ConfigResource.Type.TOPIC,
+    Kind.BROKER: ConfigResource.Type.BROKER,
+    Kind.GROUP: ConfigResource.Type.GROUP,
+}
 
 
 def register(app: typer.Typer) -> None:
-    configs = typer.Typer(help="Show and change settings of topics and brokers.", no_args_is_help=True)
+    configs = typer.Typer(help="Show and change settings of topics, brokers and groups.", no_args_is_help=True)
     for command in (describe, set_, unset):
         configs.command(name=command.__name__.strip("_"))(command)
     app.add_typer(configs, name="config")
@@ -56,27 +63,29 @@ def set_(
     of: Of,
     name: Name,
     pairs: Annotated[list[str], typer.Argument(metavar="SETTING=VALUE…", show_default=False)],
+    as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
     timeout: Timeout = 10.0,
 ) -> None:
     """Change settings; the others stay as they are."""
-    alter_config(Target(bootstrap, command_config, timeout), of, name, parse_pairs(pairs, "set"))
+    alter_config(Target(bootstrap, command_config, timeout), of, name, parse_pairs(pairs, "set"), as_json)
 
 
 def unset(
     of: Of,
     name: Name,
     settings: Annotated[list[str], typer.Argument(metavar="SETTING…", show_default=False)],
+    as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
     timeout: Timeout = 10.0,
 ) -> None:
     """Give settings back to their defaults."""
-    alter_config(Target(bootstrap, command_config, timeout), of, name, dict.fromkeys(settings))
+    alter_config(Target(bootstrap, command_config, timeout), of, name, dict.fromkeys(settings), as_json)
 
 
-def alter_config(target: Target, of: str, name: str, changes: Mapping[str, str | None]) -> None:
+def alter_config(target: Target, of: str, name: str, changes: Mapping[str, str | None], as_json: bool) -> None:
     """Set what has a text, unset what has None."""
     entries = [
         ConfigEntry(
@@ -91,6 +100,9 @@ def alter_config(target: Target, of: str, name: str, changes: Mapping[str, str |
         futures = admin.incremental_alter_configs([_resource(target, admin, of, name, entries)])
     for future in futures.values():
         target.outcome(future, admin, f"{of} {name}")
+    if as_json:
+        print_json({str(of): name, "changed": dict(changes)})
+        return
     for setting, value in changes.items():
         print(f"{of} {name}: {setting} " + ("is back to its default" if value is None else f"= {value}"))
 
@@ -126,7 +138,14 @@ def _row(entry: Any) -> dict[str, Any]:
     return {
         "name": entry.name,
         "value": None if entry.is_sensitive else entry.value,
-        "source": ConfigSource(entry.source).name.lower(),
+        "source": _source(entry.source),
         "read_only": bool(entry.is_read_only),
         "sensitive": bool(entry.is_sensitive),
     }
+
+
+def _source(number: int) -> str:
+    try:
+        return ConfigSource(number).name.lower()
+    except ValueError:
+        return f"source_{number}"

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, ClusterMetadata
 
 from ottla.base.errors import ErrorCode
-from ottla.cli.failure import Failed
+from ottla.cli.failure import Failed, Unreachable
 from ottla.cli.properties import read_settings
 from ottla.client.security import with_jaas_unfolded
 
@@ -23,6 +23,8 @@ T = TypeVar("T")
 Client = AdminClient | Consumer
 UNREACHABLE_FOR_S_MAX = 3.0
 """A cluster of which no broker answered for this long is not there; a node that is just starting is."""
+
+_CONNECTING = re.compile(r"^Connect to \S+ failed: ")
 
 
 @dataclass
@@ -69,7 +71,7 @@ class Target:
             except StillWaiting:
                 admin.poll(0)
                 self.check_reachable()
-        raise Failed(self.why("no answer in time"))
+        raise self.lost("no answer in time")
 
     def refusal(self, future: "Future[Any]", admin: AdminClient) -> KafkaError | None:
         """The error by which the cluster refused an admin call; a lost connection still raises."""
@@ -101,16 +103,19 @@ class Target:
 
     def check_reachable(self) -> None:
         if self.down_since is not None and time.monotonic() - self.down_since > UNREACHABLE_FOR_S_MAX:
-            raise Failed(f"cannot reach {self.bootstrap}: {self.trouble or 'no broker answers'}")
+            raise Unreachable(self.bootstrap, self.trouble or "no broker answers")
 
-    def why(self, what: str) -> str:
-        return f"{self.bootstrap}: {what}" + (f" ({self.trouble})" if self.trouble else "")
+    def lost(self, what: str) -> Failed:
+        """Why there is no answer: nobody is there, or somebody who takes long."""
+        if self.trouble or self.down_since is not None:
+            return Unreachable(self.bootstrap, self.trouble or what)
+        return Failed(f"{self.bootstrap}: {what}; --timeout SECONDS waits longer")
 
     def _on_error(self, error: KafkaError) -> None:
         if error.code() == KafkaError._ALL_BROKERS_DOWN:
             self.down_since = self.down_since or time.monotonic()
         else:
-            self.trouble = reason(error)
+            self.trouble = _CONNECTING.sub("", reason(error))
 
 
 class Denied(Failed):
@@ -131,7 +136,7 @@ def explained(target: Target, about: str = "") -> Iterator[None]:
         if not isinstance(error, KafkaError):
             raise Failed(str(error)) from None
         if error.code() in _LOST:
-            raise Failed(target.why(reason(error))) from None
+            raise target.lost(reason(error)) from None
         raise Denied(error, about) from None
 
 

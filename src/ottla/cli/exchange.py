@@ -8,7 +8,7 @@ import struct
 from types import TracebackType
 from typing import Any
 
-from ottla.cli.failure import Failed
+from ottla.cli.failure import Failed, Unreachable
 from ottla.client.addresses import Address, address_name
 from ottla.client.failures import BrokerRefused, Unsupported, check
 from ottla.client.versions import (
@@ -36,7 +36,7 @@ class Exchange:
         try:
             self._sock = socket.create_connection(address, timeout_s)
         except OSError as failure:
-            raise Failed(f"cannot reach {self.name}: {failure.strerror or failure}") from None
+            raise Unreachable(self.name, failure.strerror or str(failure)) from None
         self._correlation_id = 0
         self.versions = self._introduced()
 

@@ -12,3 +12,11 @@ class Failed(Exception):
 
 class Misused(Failed):
     """The command makes no sense as given: an option's value, or two options that exclude each other."""
+
+
+class Unreachable(Failed):
+    """Nobody answers there; says what may help."""
+
+    def __init__(self, where: str, why: str) -> None:
+        self.where, self.why = where, why
+        super().__init__(f"cannot reach {where}: {why}; `ottla start` runs a node, --bootstrap HOST:PORT names another")

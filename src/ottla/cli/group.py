@@ -14,6 +14,7 @@ from ottla.cli.group_reset import reset
 from ottla.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, Json, Timeout, Yes, confirm
 from ottla.cli.output import print_json, print_table
 from ottla.cli.places import Place, place_name
+from ottla.cli.report import Outcome, report
 
 Groups = Annotated[list[str], typer.Argument(metavar="GROUP…", show_default=False)]
 STATES = {state.name.lower().replace("_", "-"): state for state in ConsumerGroupState}
@@ -105,6 +106,7 @@ def lag(
 def delete(
     groups: Groups,
     yes: Yes = False,
+    as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
     timeout: Timeout = 10.0,
@@ -115,15 +117,7 @@ def delete(
     admin = target.admin()
     with explained(target):
         futures = admin.delete_consumer_groups(groups)
-    refused = []
-    for name, future in futures.items():
-        error = target.refusal(future, admin)
-        if error is None:
-            print(f"{name} deleted")
-        else:
-            refused.append(f"{name}: {reason(error)}")
-    if refused:
-        raise Failed("; ".join(refused))
+    report(target, admin, futures, Outcome("group", "deleted", as_json=as_json))
 
 
 def described_groups(target: Target, admin: AdminClient, names: Iterable[str]) -> list[Any]:

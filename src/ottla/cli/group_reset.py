@@ -56,7 +56,7 @@ def reset(
     by_duration: Annotated[
         str | None, typer.Option("--by-duration", metavar="TIME", help="So long ago: 90m, 1d12h, PT1H30M.")
     ] = None,
-    execute: Annotated[bool, typer.Option("--execute", help="Do it. Otherwise only show it.")] = False,
+    execute: Annotated[bool, typer.Option("--execute/--dry-run", help="Do it, or only show it.")] = False,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,

@@ -3,10 +3,12 @@
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from typing import Annotated
 
 import typer
 from typer.exceptions import Abort, TyperException
 
+from ottla import __version__
 from ottla.cli.failure import FAILED, INTERRUPTED, MISUSED, OK, Failed, Misused
 from ottla.cli.output import discard_output
 
@@ -36,12 +38,22 @@ def build(arguments: Sequence[str]) -> typer.Typer:
 
     # A callback keeps `ottla start` a subcommand even when it is the only one that was loaded.
     @app.callback()
-    def ottla() -> None: ...
+    def ottla(
+        version: Annotated[
+            bool, typer.Option("--version", "-V", is_eager=True, callback=_tell_version, help="Print the version.")
+        ] = False,
+    ) -> None: ...
 
     asked = arguments[0] if arguments else ""
     for name in [asked] if asked in COMMANDS else COMMANDS:
         import_module(COMMANDS[name]).register(app)
     return app
+
+
+def _tell_version(wanted: bool) -> None:
+    if wanted:
+        print(f"ottla {__version__}")
+        raise typer.Exit
 
 
 def run(arguments: Sequence[str]) -> int:

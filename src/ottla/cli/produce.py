@@ -121,7 +121,7 @@ class Sending:
         size = 0
         try:
             for number, line in enumerate(stream, 1):
-                self._send(parser(line.removesuffix(b"\n").removesuffix(b"\r"), number))
+                self._send(self._parsed(parser, line.removesuffix(b"\n").removesuffix(b"\r"), number))
                 size += len(line)
                 if number % POLL_EVERY == 0:
                     self._look()
@@ -130,6 +130,13 @@ class Sending:
         except KeyboardInterrupt:
             return True
         return False
+
+    def _parsed(self, parser: Parser, line: bytes, number: int) -> Record:
+        try:
+            return parser(line, number)
+        except Failed as wrong:
+            self._settle()
+            raise Failed(f"{wrong}; {count_of(self.sent, 'record')} before it produced to {self.topic}") from None
 
     def _send(self, record: Record) -> None:
         chosen = record.partition if self.partition is None and self.keep_partitions else self.partition
@@ -163,13 +170,17 @@ class Sending:
             self.failed += 1
             self.first_failure = self.first_failure or error
 
-    def finish(self, as_json: bool) -> None:
+    def _settle(self) -> None:
+        """Wait until the cluster has taken everything, or refused something."""
         left = len(self.producer)
         while left and self.first_failure is None:
             left = self.producer.flush(0.5)
             self.target.check_reachable()
         if self.first_failure is not None:
             raise Failed(self._summary())
+
+    def finish(self, as_json: bool) -> None:
+        self._settle()
         if as_json:
             partitions = {str(partition): count for partition, count in sorted(self.taken.items())}
             print_json({"topic": self.topic, "records": self.sent, "partitions": partitions})

@@ -1,6 +1,5 @@
 """`ottla topic …`"""
 
-from collections.abc import Iterable
 from typing import Annotated, Any
 
 import typer
@@ -8,12 +7,14 @@ from confluent_kafka import IsolationLevel, KafkaError, TopicCollection, TopicPa
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec
 
 from ottla.cli.config import alter_config, changed_settings
-from ottla.cli.connection import Target, explained, reason
-from ottla.cli.failure import Failed, Misused
+from ottla.cli.connection import Target, explained
+from ottla.cli.failure import Misused
 from ottla.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, Json, Settings, Timeout, Yes, confirm
 from ottla.cli.output import count_of, print_json, print_table
 from ottla.cli.properties import parse_pairs
+from ottla.cli.report import Outcome, report
 
+_URL_SAFE = str.maketrans("+/", "-_", "=")
 Names = Annotated[list[str], typer.Argument(metavar="TOPIC…", show_default=False)]
 Name = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]
 
@@ -32,6 +33,7 @@ def create(
     settings: Settings = None,
     if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="A topic that is there will do.")] = False,
     dry_run: Annotated[bool, typer.Option("--validate-only", help="Only ask whether it would work.")] = False,
+    as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
     timeout: Timeout = 10.0,
@@ -45,7 +47,7 @@ def create(
         futures = admin.create_topics(asked, validate_only=dry_run)
     done = "would be created" if dry_run else "created"
     tolerated = {KafkaError.TOPIC_ALREADY_EXISTS} if if_not_exists else set()
-    _finish(target, admin, futures, done, tolerated)
+    report(target, admin, futures, Outcome("topic", done, tolerated, as_json))
 
 
 def list_(
@@ -96,6 +98,7 @@ def alter(
     name: Name,
     settings: Annotated[list[str] | None, typer.Option("--set", "-s", metavar="NAME=VALUE", help="Repeatable.")] = None,
     unset: Annotated[list[str] | None, typer.Option("--unset", "-u", metavar="NAME", help="Repeatable.")] = None,
+    as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
     timeout: Timeout = 10.0,
@@ -104,13 +107,14 @@ def alter(
     changes = {**parse_pairs(settings, "--set"), **dict.fromkeys(unset or ())}
     if not changes:
         raise Misused("nothing to change: give --set NAME=VALUE or --unset NAME")
-    alter_config(Target(bootstrap, command_config, timeout), "topic", name, changes)
+    alter_config(Target(bootstrap, command_config, timeout), "topic", name, changes, as_json)
 
 
 def add_partitions(
     name: Name,
     total: Annotated[int, typer.Option("--total", "-t", min=1, help="How many partitions the topic shall have.")],
     dry_run: Annotated[bool, typer.Option("--validate-only", help="Only ask whether it would work.")] = False,
+    as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
     timeout: Timeout = 10.0,
@@ -121,7 +125,7 @@ def add_partitions(
     with explained(target):
         futures = admin.create_partitions([NewPartitions(name, total)], validate_only=dry_run)
     done = f"{'would have' if dry_run else 'has'} {count_of(total, 'partition')}"
-    _finish(target, admin, futures, done)
+    report(target, admin, futures, Outcome("topic", done, as_json=as_json))
 
 
 def delete_records(
@@ -129,6 +133,7 @@ def delete_records(
     partition: Annotated[int, typer.Option("--partition", "-p", min=0)],
     before: Annotated[str, typer.Option("--before", metavar="OFFSET", help="First offset to keep, or `end`.")],
     yes: Yes = False,
+    as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
     timeout: Timeout = 10.0,
@@ -144,13 +149,17 @@ def delete_records(
         futures = admin.delete_records([TopicPartition(name, partition, offset)])
     for future in futures.values():
         low = target.outcome(future, admin, f"{name}-{partition}").low_watermark
-        print(f"{name}-{partition} now starts at offset {low}")
+        if as_json:
+            print_json({"topic": name, "partition": partition, "first_offset": low})
+        else:
+            print(f"{name}-{partition} now starts at offset {low}")
 
 
 def delete(
     names: Names,
     yes: Yes = False,
     if_exists: Annotated[bool, typer.Option("--if-exists", help="A topic that is not there will do.")] = False,
+    as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
     timeout: Timeout = 10.0,
@@ -161,31 +170,16 @@ def delete(
     admin = target.admin()
     with explained(target):
         futures = admin.delete_topics(names)
-    _finish(target, admin, futures, "deleted", {KafkaError.UNKNOWN_TOPIC_OR_PART} if if_exists else set())
-
-
-def _finish(
-    target: Target, admin: AdminClient, futures: dict[str, Any], done: str, tolerated: Iterable[int] = ()
-) -> None:
-    """Report on each topic; the first refusal is the command's failure, but none hides the others' outcome."""
-    refused = []
-    for name, future in futures.items():
-        error = target.refusal(future, admin)
-        if error is None:
-            print(f"{name} {done}")
-        elif error.code() in tolerated:
-            print(f"{name} needs nothing: {reason(error)}")
-        else:
-            refused.append(f"{name}: {reason(error)}")
-    if refused:
-        raise Failed("; ".join(refused))
+    tolerated = {KafkaError.UNKNOWN_TOPIC_OR_PART} if if_exists else set()
+    report(target, admin, futures, Outcome("topic", "deleted", tolerated, as_json))
 
 
 def _described(target: Target, admin: AdminClient, topic: Any) -> dict[str, Any]:
     first, following = (_offsets(target, admin, topic, spec) for spec in (OffsetSpec.earliest(), OffsetSpec.latest()))
     return {
         "name": topic.name,
-        "id": str(topic.topic_id),
+        # As Kafka's tools write it; librdkafka has the other alphabet of base64.
+        "id": str(topic.topic_id).translate(_URL_SAFE),
         "internal": topic.is_internal,
         "config": changed_settings(target, admin, "topic", topic.name),
         "partitions": [

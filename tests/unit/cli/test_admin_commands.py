@@ -1,10 +1,12 @@
 """The commands that change a cluster, against a real node."""
 
 import json
+import re
 from typing import Any
 
 import pytest
 
+import ottla
 from ottla.cli.main import COMMANDS
 from ottla.testing import Broker
 from tests.unit.cli.conftest import Cli
@@ -143,3 +145,35 @@ def test_help_lists_every_command_and_its_groups(ottla: Cli) -> None:
     assert [name for name in COMMANDS if f" {name} " not in out] == []
     for group in ("topic", "group", "txn", "config", "cluster", "log"):
         assert ottla(group, "--help")[0] == 0
+
+
+def test_what_was_done_is_told_as_json(cluster: Cli, ottla_topic: str) -> None:
+    made, other = f"{ottla_topic}-made", f"{ottla_topic}-other"
+    assert answer(cluster, "topic", "create", made, other) == [
+        {"topic": made, "outcome": "created"},
+        {"topic": other, "outcome": "created"},
+    ]
+    assert answer(cluster, "topic", "add-partitions", made, "--total", "2")[0]["topic"] == made
+    changed = answer(cluster, "topic", "alter", made, "--set", "retention.ms=7", "--unset", "segment.ms")
+    assert changed == {"topic": made, "changed": {"retention.ms": "7", "segment.ms": None}}
+    assert answer(cluster, "topic", "delete", made, other, "--yes")[1] == {"topic": other, "outcome": "deleted"}
+
+
+def test_a_topic_has_its_id_in_the_alphabet_of_kafkas_tools(cluster: Cli, ottla_topic: str) -> None:
+    ids = []
+    for number in range(20):
+        name = f"{ottla_topic}-{number}"
+        cluster("topic", "create", name)
+        [topic] = answer(cluster, "topic", "describe", name)
+        ids.append(topic["id"])
+    assert all(re.fullmatch(r"[A-Za-z0-9_-]{22}", topic_id) for topic_id in ids)
+
+
+def test_a_group_is_set_up_by_name(cluster: Cli) -> None:
+    assert cluster("config", "set", "group", "orders", "consumer.session.timeout.ms=50000")[0] == 0
+    [row] = answer(cluster, "config", "describe", "group", "orders")
+    assert (row["name"], row["value"], row["source"]) == ("consumer.session.timeout.ms", "50000", "group_config")
+
+
+def test_the_version_is_told_where_it_is_looked_for(cluster: Cli) -> None:
+    assert cluster("--version")[:2] == (0, f"ottla {ottla.__version__}\n")

@@ -93,8 +93,9 @@ def test_what_cannot_be_done_is_said_in_one_line(
 
 
 def test_a_line_without_a_key_stops_the_run_by_its_number(ottla: Cli, mock_cluster: str, topic: str) -> None:
-    code, _, err = ottla("produce", topic, "-K", "=", "-b", mock_cluster, stdin=b"a=1\nb\n")
-    assert code == 1 and "line 2 has no key separator" in err
+    code, _, err = ottla("produce", topic, "-K", "=", "-b", mock_cluster, stdin=b"a=1\nb\nc=3\n")
+    assert code == 1 and "line 2 has no key separator" in err and "1 record before it produced" in err
+    assert ottla("consume", topic, "-b", mock_cluster)[1] == "1\n"
 
 
 def test_a_partition_that_is_not_there_is_named(ottla: Cli, mock_cluster: str, topic: str) -> None:
@@ -105,9 +106,21 @@ def test_a_partition_that_is_not_there_is_named(ottla: Cli, mock_cluster: str, t
 
 def test_a_cluster_that_is_not_there_is_named_with_the_reason(ottla: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ottla.cli.connection.UNREACHABLE_FOR_S_MAX", 0.1)
-    code, _, err = ottla("topic", "list", "-b", "127.0.0.1:1")
-    assert code == 1
-    assert err.startswith("ottla: cannot reach 127.0.0.1:1") and "refused" in err and err.count("\n") == 1
+    for command in (
+        ["topic", "list"],
+        ["topic", "create", "t"],
+        ["consume", "t"],
+        ["config", "describe", "topic", "t"],
+        ["cluster", "describe"],
+        ["cluster", "quorum"],
+        ["group", "list"],
+        ["group", "reset", "g", "--all-topics", "--to-latest"],
+        ["txn", "list"],
+    ):
+        code, _, err = ottla(*command, "-b", "127.0.0.1:1")
+        assert code == 1
+        assert err.startswith("ottla: cannot reach 127.0.0.1:1: Connection refused") and err.count("\n") == 1
+        assert "ottla start" in err and "--bootstrap" in err
 
 
 def test_client_settings_come_from_a_file(ottla: Cli, mock_cluster: str, tmp_path: object) -> None:
