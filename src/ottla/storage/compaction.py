@@ -22,6 +22,7 @@ from ottla.storage.compaction_plan import CleaningPlan, LogFacts, SegmentFacts, 
 from ottla.storage.index import OFFSET_ENTRY, TIME_ENTRY
 from ottla.storage.log import Log
 from ottla.storage.segment import LOG, Segment
+from ottla.storage.txn_index import AbortedTransaction
 from ottla.wire.batch_header import read_header
 
 MAP_BYTES = 128 * 1024 * 1024 * 9 // 10
@@ -199,8 +200,9 @@ class Cleaning:
             draft: Segment | None = None
             try:
                 changed = [self._rewrite(source, writer) for source in group]
+                aborted = self._filter.trail.take_indexed()  # of this group, even if it keeps the index that it has
                 if len(group) > 1 or any(changed):
-                    draft = self._finish(writer, group[-1].segment)
+                    draft = self._finish(writer, group[-1].segment, aborted)
             finally:
                 if draft is None:
                     writer.draft.delete()
@@ -219,9 +221,9 @@ class Cleaning:
                 writer.add(kept, read_header(kept))
         return has_changed
 
-    def _finish(self, writer: DraftWriter, last: Segment) -> Segment:
-        for aborted in self._filter.trail.take_indexed():
-            writer.draft.note_aborted(aborted)
+    def _finish(self, writer: DraftWriter, last: Segment, aborted: Iterable[AbortedTransaction]) -> Segment:
+        for transaction in aborted:
+            writer.draft.note_aborted(transaction)
         return writer.finish(last.files.modified_ms(last.path(LOG)))
 
     def discard(self, rewritten: Rewritten) -> None:

@@ -290,6 +290,23 @@ def test_aborted_data_disappear_and_their_index_entry_with_them_a_round_later(tm
     assert [(record.offset, record.value) for record in records(log)][:2] == [(1, b"kept"), (2, b"committed")]
 
 
+def test_an_aborted_transaction_stays_in_the_index_of_its_own_segment(tmp_path: Path) -> None:
+    log = open_log(tmp_path, compacted(segment_bytes=500))
+    append(log, [(b"a", b"aborted" * 50)], producer=ProducerStamp(7, 0, 0, True))
+    log.roll(NOW)
+    append_marker(log, 7, committed=False)
+    append(log, [(b"b", b"stays as it is" * 20)])
+    log.roll(NOW)
+    append(log, [(b"c", b"replaced" * 5)])
+    append(log, [(b"c", b"2" * 100)])
+    log.roll(NOW)
+    append(log, [(b"z", b"-")])
+    compact(log)
+    assert [(segment.base_offset, len(list(segment.txn_index))) for segment in log.segments] == [
+        (0, 0), (1, 1), (3, 0), (5, 0),
+    ]  # fmt: skip
+
+
 def test_an_aborted_transaction_that_ends_in_the_active_segment_is_known(tmp_path: Path) -> None:
     log = open_log(tmp_path, compacted())
     append(log, [(b"a", b"old")])
