@@ -29,6 +29,7 @@ IMPURE_METHODS = {
 # fmt: on
 MAY_CATCH_EVERYTHING = {
     "broker/router.py": "a bug in one request costs one connection, not the node",
+    "spark/pipelines/user_code.py": "whatever a user's function raises is told with its line, and ends only its flow",
     "net/connection.py": "what a request's future fails with is thrown into the request, as a task would do it",
 }
 

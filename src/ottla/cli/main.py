@@ -21,6 +21,7 @@ COMMANDS = {
     "consume": "ottla.cli.consume",
     "config": "ottla.cli.config",
     "cluster": "ottla.cli.cluster",
+    "pipeline": "ottla.cli.pipeline",
     "log": "ottla.cli.log",
     "version": "ottla.cli.version",
 }

@@ -1,0 +1,96 @@
+"""Topics as DataFrames: from a cluster, or empty ones of the same shape for looking at plans."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from ottla.spark.pipelines.definitions import Fault, Options, Source
+from ottla.spark.pipelines.project import Project, advice
+from ottla.spark.pipelines.sql import TOPIC_FORMAT
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ROW = (
+    "key binary, value binary, topic string, partition int, `offset` bigint, timestamp timestamp, "
+    "timestampType int, headers array<struct<key: string, value: binary>>"
+)
+"""What a topic's rows look like, headers included; the names and types are those of Spark's Kafka connector."""
+
+OWN_OPTIONS = frozenset({"format", "key", "key.format", "timestamp", "watermark", "metadata", "errors", "dlq"})
+"""Options of a stream that are about its records; all others are the connector's."""
+SCHEMA_OPTIONS = frozenset({"schema", "schema.file", "schema.type", "message", "descriptor"})
+_CONNECTOR_OPTIONS = (
+    "startingOffsets startingTimestamp startingOffsetsByTimestamp startingOffsetsByTimestampStrategy endingOffsets "
+    "failOnDataLoss maxOffsetsPerTrigger minOffsetsPerTrigger maxTriggerDelay maxBytesPerTrigger minPartitions "
+    "maxRecordsPerPartition includeHeaders group"
+)
+CONNECTOR_OPTIONS = frozenset(_CONNECTOR_OPTIONS.lower().split())
+
+
+class Topics(Protocol):
+    def stream(self, source: Source) -> "DataFrame":
+        """All records as they come."""
+
+    def table(self, source: Source) -> "DataFrame":
+        """The records that are there now."""
+
+
+class ClusterTopics:
+    """The real ones, through the data source."""
+
+    def __init__(self, spark: "SparkSession", project: Project, format_: str = TOPIC_FORMAT) -> None:
+        self._spark = spark
+        self._client = client_options(project)
+        self._format = format_
+
+    def stream(self, source: Source) -> "DataFrame":
+        reader = self._spark.readStream.format(self._format)
+        return reader.options(**{"startingoffsets": "earliest", **self._options(source)}).load()
+
+    def table(self, source: Source) -> "DataFrame":
+        return self._spark.read.format(self._format).options(**self._options(source)).load()
+
+    def _options(self, source: Source) -> dict[str, str]:
+        return {**self._client, **connector_options(source.options), "subscribe": source.topic}
+
+
+class EmptyTopics:
+    """Streams of no rows, over an empty directory, for which nothing has to be reachable."""
+
+    def __init__(self, spark: "SparkSession", directory: Path) -> None:
+        self._spark = spark
+        self._directory = directory
+
+    def stream(self, source: Source) -> "DataFrame":
+        return self._spark.readStream.schema(ROW).format("parquet").load(str(self._directory))
+
+    def table(self, source: Source) -> "DataFrame":
+        return self._spark.createDataFrame([], ROW)
+
+
+def client_options(project: Project) -> dict[str, str]:
+    return {
+        "kafka.bootstrap.servers": project.bootstrap,
+        **{f"kafka.{name.removeprefix('kafka.')}": value for name, value in project.kafka.items()},
+    }
+
+
+def connector_options(options: Options) -> dict[str, str]:
+    """Headers are always read where bad records keep theirs; without dead letters they cost nothing."""
+    given = {name: value for name, value in options.items() if name not in OWN_OPTIONS | SCHEMA_OPTIONS}
+    return {"includeheaders": "true", **given} if wants_headers(options) else given
+
+
+def wants_headers(options: Options) -> bool:
+    has_errors = options.get("format", "raw") not in ("raw", "string") or "key.format" in options
+    return "headers" in options.get("metadata", "") or (has_errors and options.get("errors", "dlq") == "dlq")
+
+
+def unknown_options(source: Source) -> Iterator[Fault]:
+    known = OWN_OPTIONS | SCHEMA_OPTIONS | CONNECTOR_OPTIONS
+    yield from (
+        Fault(source.place, f"{source.name}: there is no option {name}{advice(name, known)}")
+        for name in source.options
+        if name not in known and not name.startswith("kafka.")
+    )

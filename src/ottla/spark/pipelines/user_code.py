@@ -1,0 +1,60 @@
+"""Where the user's own Python is called: whatever it raises is told with its file and line, and ends nothing else."""
+
+import re
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from ottla.spark.not_ready import NotReady
+from ottla.spark.pipelines.decorators import place_of
+from ottla.spark.pipelines.definitions import Fault, Faulty, Place
+
+T = TypeVar("T")
+_SQLSTATE = re.compile(r"\.? SQLSTATE: \w+")
+
+
+@dataclass(frozen=True, slots=True)
+class UserCode:
+    """Code of the files below this directory; other frames are libraries' and are not the place of a fault."""
+
+    directory: Path
+
+    @contextmanager
+    def blamed_on(self, place: Place) -> Iterator[None]:
+        """Everything that goes wrong inside is a fault at the innermost line of the user's, or else at the place."""
+        try:
+            yield
+        except (Faulty, NotReady):
+            raise
+        except Exception as failure:
+            raise Faulty(self.fault(failure, place)) from failure
+
+    def call(self, function: Callable[[], T], place: Place) -> T:
+        with self.blamed_on(place):
+            return function()
+
+    def fault(self, failure: BaseException, place: Place) -> Fault:
+        if isinstance(failure, SyntaxError) and failure.filename:
+            found = place_of(failure.filename, failure.lineno or 0, self.directory)
+            return Fault(Place(found.file, found.line, failure.offset or 0), f"is no Python: {failure.msg}")
+        for frame in reversed(traceback.extract_tb(failure.__traceback__)):
+            if Path(frame.filename).is_relative_to(self.directory):
+                place = place_of(frame.filename, frame.lineno or 0, self.directory)
+                break
+        return Fault(place, words(failure))
+
+
+def words(failure: BaseException) -> str:
+    """One line: what Spark says without its plan and its codes, or the exception's name and text."""
+    from pyspark.errors import PySparkException
+
+    text = str(failure).strip()
+    if not isinstance(failure, PySparkException):
+        return f"{type(failure).__name__}: {' '.join(text.split())}" if text else type(failure).__name__
+    text = re.split(r";? line \d+,? pos \d+|;\n|\n\n?== |\n!?['~+]", text, maxsplit=1)[0]
+    text = re.sub(r"^\[[\w.]+\] ", "", text)
+    text = re.sub(r" \(line \d+, pos \d+\)", "", text)
+    return " ".join(_SQLSTATE.sub("", text).split()).rstrip(".;")
