@@ -1,0 +1,60 @@
+"""All that this package knows of Spark beyond its documented interfaces, in one place, and checks that it still holds.
+
+Run with PySpark 4.3. A name that has gone is noticed when a batch is written, not by a wrong result.
+"""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark import TaskContext
+
+from ottla.spark.not_ready import NotReady
+
+QUERY_ID = "sql.streaming.queryId"
+BATCH_ID = "streaming.sql.batchId"
+"""Local properties of every job that a streaming query starts: the interface of writers passes neither on."""
+
+_PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
+
+
+@dataclass(frozen=True)
+class TaskPlace:
+    """Which attempt of which task this is."""
+
+    partition: int
+    attempt: int
+
+
+def is_pushing_filters() -> bool:
+    """Whether this process is the one that asks a reader about filters.
+
+    Elsewhere a reader must not have `pushFilters`: with the setting off, which is Spark's default, Spark refuses it.
+    """
+    return _PUSHDOWN_WORKER in sys.modules
+
+
+def task_place() -> TaskPlace:
+    context = TaskContext.get()
+    if context is None:
+        return TaskPlace(0, 0)
+    return TaskPlace(context.partitionId(), context.attemptNumber())
+
+
+def query_and_batch_of_task() -> tuple[str, int]:
+    """The streaming query and the number of its batch that this task writes for."""
+    context = TaskContext.get()
+    query = context.getLocalProperty(QUERY_ID) if context else None
+    batch = context.getLocalProperty(BATCH_ID) if context else None
+    if not query or batch is None:
+        raise NotReady(
+            f"this version of Spark does not tell a task its query and batch (properties {QUERY_ID} and {BATCH_ID}), "
+            "so batches cannot be told apart and written once. Write with foreachBatch and the options txnAppId and "
+            "txnVersion, or with PySpark 4.3"
+        )
+    return query, int(batch)
+
+
+def checkpoint_of(options: Mapping[str, str]) -> str | None:
+    """Where the query that writes keeps its checkpoint: Spark passes the option on to the writer."""
+    return {name.lower(): value for name, value in options.items()}.get("checkpointlocation")
