@@ -201,3 +201,35 @@ def test_java_producer_reaches_a_node_that_comes_back(new_broker: Callable[[], B
     place = ("--topic", topic, "--partition", "0", "--offset", "earliest", "--max-messages", "4")
     shown = run_kafka(CONSUMER, "--bootstrap-server", broker.bootstrap, *place, "--timeout-ms", "30000")
     assert shown.stdout.split() == ["a", "b", "a", "b"]
+
+
+def test_configs_of_groups_are_set_shown_and_removed(tool: Tool) -> None:
+    group = unique("java")
+    of_group = ("--entity-type", "groups", "--entity-name", group)
+    tool(CONFIGS, *of_group, "--alter", "--add-config", "consumer.session.timeout.ms=50000")
+    assert "DYNAMIC_GROUP_CONFIG:consumer.session.timeout.ms=50000" in tool(CONFIGS, *of_group, "--describe").stdout
+    assert group in tool(CONFIGS, "--entity-type", "groups", "--describe").stdout
+    tool(CONFIGS, *of_group, "--alter", "--delete-config", "consumer.session.timeout.ms")
+    assert "50000" not in tool(CONFIGS, *of_group, "--describe").stdout
+
+
+def test_the_log_level_is_shown_and_set(tool: Tool, raw: Raw) -> None:
+    of_node = ("--entity-type", "broker-loggers", "--entity-name", str(raw.node_id))
+    try:
+        tool(CONFIGS, *of_node, "--alter", "--add-config", "root=ERROR")
+        assert "root=ERROR" in tool(CONFIGS, *of_node, "--describe").stdout
+    finally:
+        tool(CONFIGS, *of_node, "--alter", "--add-config", "root=INFO")
+
+
+def test_a_reassignment_may_be_throttled_and_verified(tool: Tool, raw: Raw, tmp_path: Path) -> None:
+    topic = raw.create()
+    plan = tmp_path / "plan.json"
+    moves = [{"topic": topic, "partition": 0, "replicas": [raw.node_id]}]
+    plan.write_text(json.dumps({"version": 1, "partitions": moves}))
+    reassign = f"{TOOLS}reassign.ReassignPartitionsCommand"
+    done = tool(reassign, "--execute", "--reassignment-json-file", str(plan), "--throttle", "1000000")
+    assert "throttle limit was set to 1000000" in done.stdout
+    done = tool(reassign, "--verify", "--reassignment-json-file", str(plan))
+    assert f"Reassignment of partition {topic}-0 is completed." in done.stdout
+    assert "Clearing broker-level throttles" in done.stdout
