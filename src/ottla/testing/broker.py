@@ -21,13 +21,16 @@ T = TypeVar("T")
 Topics: TypeAlias = Mapping[str, int] | Sequence[str]
 
 WAIT_SECONDS_MAX = 30.0
+FOR_TESTS = {"group.initial.rebalance.delay.ms": "0"}
+"""A test has few consumers and little time: the first one need not wait three seconds for others."""
 
 
 class Broker:
     """A node in a background thread, for synchronous code: `with Broker() as broker: connect(broker.bootstrap)`.
 
     `topics` are there before the first client comes (names, or name: partition count); `settings` are Kafka's broker
-    settings; the data lives in a temporary directory unless `data_dir` names one, which is kept for the next broker.
+    settings, and groups do not wait for further members unless these say so; the data lives in a temporary directory
+    unless `data_dir` names one, which is kept for the next broker.
     """
 
     def __init__(
@@ -151,7 +154,7 @@ class AsyncBroker:
             on_failure.push_async_callback(self.stop)
             self._temporary = None if self._data_dir else TemporaryDirectory(prefix="ottla-")
             directory = Path(self._data_dir or self._temporary.name)  # type: ignore[union-attr]
-            texts = {name: _text(value) for name, value in self._settings.items()}
+            texts = {**FOR_TESTS, **{name: _text(value) for name, value in self._settings.items()}}
             config = BrokerConfig.from_texts({**texts, "listeners": self._listen}, log_dirs=(directory,))
             node = Node(config)
             await node.start()

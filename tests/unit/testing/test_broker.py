@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, ConfigResource
 
 from ottla.base.errors import Refused
 from ottla.base.settings import BadSetting
@@ -54,6 +54,14 @@ def test_settings_are_kafkas() -> None:
     with Broker(settings={"num.partitions": 4, "auto.create.topics.enable": True}) as broker:
         send(broker.bootstrap, "made-on-demand", ["x"])
         assert topics_of(broker.bootstrap) == {"made-on-demand": 4}
+
+
+@pytest.mark.parametrize(("settings", "delay"), [({}, "0"), ({"group.initial.rebalance.delay.ms": 700}, "700")])
+def test_a_group_of_one_begins_at_once_unless_told_otherwise(settings: dict[str, int], delay: str) -> None:
+    with Broker(settings=settings) as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        [future] = admin.describe_configs([ConfigResource(ConfigResource.Type.BROKER, "1")]).values()
+        assert future.result(10)["group.initial.rebalance.delay.ms"].value == delay
 
 
 def test_a_directory_of_ones_own_outlives_the_broker(tmp_path: Path) -> None:
