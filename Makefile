@@ -1,12 +1,13 @@
 # Every target prepares what it needs: a virtual environment in .venv with the pinned packages of constraints.txt.
 PYTHON ?= python3
 WORKERS ?= 2
+RACE ?=
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint types gen-check format sim compat chaos bench demo clean
+.PHONY: help setup test lint types gen-check format sim compat chaos bench race demo clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,8 +49,11 @@ compat: $(READY) ## run the clients and tools that need a foreign runtime (JVM, 
 chaos: $(READY) ## break a node for three minutes under real clients, and judge what they saw
 	$(BIN)/python -m tools.chaos
 
-bench: $(READY) ## measure speed, start-up and memory
+bench: $(READY) ## measure speed, start-up and memory, and compare with the last committed result
 	$(BIN)/python -m bench
+
+race: $(READY) ## measure Ottla and Apache Kafka side by side, in turns (RACE=--quick for a first look)
+	$(BIN)/python -m bench.race $(RACE)
 
 demo: $(READY) ## run the main job end to end and prove its result
 	$(BIN)/python -m tools.demo
