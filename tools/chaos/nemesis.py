@@ -86,6 +86,15 @@ def hold(scene: Scene) -> Iterator[float]:
 
 
 @contextmanager
+def strand(scene: Scene) -> Iterator[float]:
+    """What is under way arrives when its sender has long sent it again elsewhere, and gone on to other things."""
+    links = _some(scene)
+    for link in links:
+        scene.network.strand(link)
+    yield from _healing(scene, links, 7.0)
+
+
+@contextmanager
 def crumble(scene: Scene) -> Iterator[float]:
     links = _some(scene)
     for link in links:
@@ -129,10 +138,14 @@ FAULTS = {
     "crash": crash,
     "delay": delay,
     "hold": hold,
+    "strand": strand,
     "crumble": crumble,
     "cut": cut,
     "half-close": half_close,
 }
+USUAL_FAULTS = tuple(name for name in FAULTS if name != "strand")
+"""The classic protocol of transactions cannot tell a late request from one of the next transaction, and most libraries
+still speak it: what is stranded tears their transactions, on any broker. See docs/transactions.md."""
 OF_THE_NODE = frozenset({"kill", "stop", "pause"})
 """Only one of these at a time."""
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 CHUNK_BYTES = 65536
+END_SECONDS_MAX = 3.0
 CRUMBS_MAX = 300
 """Of each chunk so many bytes go one by one, the rest together: a frame's head is where it hurts."""
 T = TypeVar("T")
@@ -20,6 +21,7 @@ T = TypeVar("T")
 class _Connection:
     client: asyncio.StreamWriter
     node: asyncio.StreamWriter
+    flows: asyncio.Event = field(default_factory=asyncio.Event)
     ended: set[asyncio.StreamWriter] = field(default_factory=set)
     """Ways on which the end has been said; what still comes for them is lost."""
 
@@ -47,6 +49,7 @@ class Link:
             writer.transport.abort()
             return
         connection = _Connection(writer, node_writer)
+        connection.flows.set()
         self.connections.add(connection)
         for one in (writer, node_writer):
             one.transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -63,15 +66,19 @@ class Link:
         """Held bytes arrive when they are let go, even if who sent them has gone away."""
         try:
             while data := await reader.read(CHUNK_BYTES):
-                await self.flows.wait()
+                await self._allowed(connection)
                 if self.delay_seconds:
                     await asyncio.sleep(self.delay_seconds)
                 if writer not in connection.ended:
                     await self._pass_on(data, writer, connection)
-            await self.flows.wait()
+            await self._allowed(connection)
             connection.end(writer)
         except OSError:
             writer.transport.abort()
+
+    async def _allowed(self, connection: _Connection) -> None:
+        await self.flows.wait()
+        await connection.flows.wait()
 
     async def _pass_on(self, data: bytes, writer: asyncio.StreamWriter, connection: _Connection) -> None:
         crumbs = data[:CRUMBS_MAX] if self.is_crumbling else b""
@@ -96,10 +103,17 @@ class Link:
         for connection in list(self.connections):
             connection.end(connection.node if towards_node else connection.client)
 
+    def strand(self) -> None:
+        """Those that are there now stand still; new ones flow."""
+        for connection in self.connections:
+            connection.flows.clear()
+
     def heal(self) -> None:
         self.delay_seconds = 0.0
         self.is_crumbling = False
         self.flows.set()
+        for connection in self.connections:
+            connection.flows.set()
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:
@@ -135,6 +149,9 @@ class Network:
     def hold(self, link: Link) -> None:
         self._call(link.flows.clear)
 
+    def strand(self, link: Link) -> None:
+        self._call(link.strand)
+
     def crumble(self, link: Link) -> None:
         self._call(lambda: setattr(link, "is_crumbling", True))
 
@@ -156,7 +173,12 @@ class Network:
     async def _end_all(self) -> None:
         for server in self._servers:
             server.close()
+        for link in self.links:
+            link.heal()
+            link.cut()
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        if tasks:
+            _, tasks = await asyncio.wait(tasks, timeout=END_SECONDS_MAX)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -18,7 +18,7 @@ from tools.chaos.checker import Promises, Verdict, check
 from tools.chaos.client_port import Settings
 from tools.chaos.history import Function, Key
 from tools.chaos.history import Outcome as Result
-from tools.chaos.nemesis import FAULTS, Nemesis, Scene
+from tools.chaos.nemesis import USUAL_FAULTS, Nemesis, Scene
 from tools.chaos.node import Node, free_ports
 from tools.chaos.payload import split_key
 from tools.chaos.proxy import Network
@@ -53,14 +53,18 @@ class Plan:
     ops_per_second: float = 60.0
     partitions: int = 4
     """Of each topic."""
-    faults: tuple[str, ...] = tuple(FAULTS)
+    faults: tuple[str, ...] = USUAL_FAULTS
     fault_every_seconds: float = 4.0
     settle_seconds: float = 8.0
     final_seconds_max: float = 120.0
     is_safe: bool = True
     """Of the clients without transactions; the others have no choice."""
+    cast: tuple[Role, ...] = ()
+    """These clients and no others, however many of each kind are asked for."""
 
     def roles(self) -> list[Role]:
+        if self.cast:
+            return list(self.cast)
         plain = [ROLES[at % len(ROLES)] for at in range(self.clients)]
         return plain + [TRANSACTIONAL_ROLES[at % len(TRANSACTIONAL_ROLES)] for at in range(self.transactors)]
 
