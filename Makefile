@@ -46,7 +46,7 @@ sim: $(READY) ## run the simulations
 compat: $(READY) ## run the clients and tools that need a foreign runtime (JVM, Node.js, kcat)
 	$(BIN)/python -m pytest -m peers tests/compat
 
-chaos: $(READY) ## break a node for three minutes under real clients, and judge what they saw
+chaos: $(READY) ## break a node for three minutes under clients and their transactions, and judge what they saw
 	$(BIN)/python -m tools.chaos
 
 bench: $(READY) ## measure speed, start-up and memory, and compare with the last committed result

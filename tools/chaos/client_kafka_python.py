@@ -36,6 +36,9 @@ class KafkaPythonClient:
     def __init__(self, settings: Settings) -> None:
         logging.getLogger("kafka").setLevel(logging.CRITICAL)
         self.rebalanced: set[Key] = set()
+        self._member: Any = None
+        self._is_given_anew = False
+        self._is_exact = bool(settings.transactional_id)
         shared: dict[str, Any] = {
             "bootstrap_servers": settings.bootstrap,
             "request_timeout_ms": int(REQUEST_SECONDS_MAX * 1000),
@@ -79,6 +82,13 @@ class KafkaPythonClient:
                 futures.append(refusal)
         return [_ack_of(future) for future in futures]
 
+    def note_membership(self) -> None:
+        """As whom we have been given what we read. Asked later, the library may say that we are nobody, if it has been
+        told meanwhile that we are no member any more; and whoever is nobody is let in without question, as clients that
+        know nothing of groups are (kafka-python 3.0)."""
+        self._member = self._consumer.group_metadata()
+        self._is_given_anew = True
+
     def assign(self, positions: dict[Key, int]) -> None:
         self._consumer.unsubscribe()
         self._consumer.assign([TopicPartition(*split_key(key)) for key in positions])
@@ -86,10 +96,15 @@ class KafkaPythonClient:
             self._consumer.seek(TopicPartition(*split_key(key)), offset)
 
     def subscribe(self, topics: list[str]) -> None:
-        self._consumer.subscribe(topics, listener=_Listener(self.rebalanced))
+        self._consumer.subscribe(topics, listener=_Listener(self))
 
     def poll(self, seconds: float, records_max: int) -> list[Received]:
         polled = self._consumer.poll(timeout_ms=int(seconds * 1000), max_records=records_max)
+        if self._is_given_anew:
+            self._is_given_anew = False
+            if self._is_exact:
+                self._go_where_the_group_is()
+                return []
         return [
             Received(f"{place.topic}/{place.partition}", record.offset, record.value)
             for place, records in polled.items()
@@ -101,6 +116,16 @@ class KafkaPythonClient:
             place = TopicPartition(*split_key(key))
             if place in self._consumer.assignment():
                 self._consumer.seek(place, offset)
+
+    def _go_where_the_group_is(self) -> None:
+        """A partition that others had in between goes on at its old position here: a member that is expelled while it
+        joins does not forget what it had (kafka-python 3.0.12: `assign_from_subscribed` keeps what is there)."""
+        try:
+            for place in self._consumer.assignment():
+                offset = self._consumer.committed(place)
+                self._consumer.seek(place, 0 if offset is None else offset)
+        except KafkaError as failure:
+            raise ClientBroken(f"committed: {failure!r}") from failure
 
     def commit(self) -> None:
         self._consumer.commit_async()
@@ -116,7 +141,7 @@ class KafkaPythonClient:
 
     def send_offsets(self, offsets: dict[Key, int]) -> None:
         places = {TopicPartition(*split_key(key)): OffsetAndMetadata(at, "", -1) for key, at in offsets.items()}
-        member = self._consumer.group_metadata()
+        member = self._member or self._consumer.group_metadata()
         _within_limits(lambda: self._producer.send_offsets_to_transaction(places, member))
 
     def end(self, commits: bool) -> None:
@@ -164,10 +189,12 @@ def _ack_of(future: Any) -> Ack:
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
-    def __init__(self, rebalanced: set[Key]) -> None:
-        self._rebalanced = rebalanced
+    def __init__(self, client: KafkaPythonClient) -> None:
+        self._client = client
 
     def on_partitions_revoked(self, revoked: list[Any]) -> None:
-        self._rebalanced.update(f"{one.topic}/{one.partition}" for one in revoked)
+        self._client.rebalanced.update(f"{one.topic}/{one.partition}" for one in revoked)
 
-    on_partitions_assigned = on_partitions_revoked
+    def on_partitions_assigned(self, assigned: list[Any]) -> None:
+        self.on_partitions_revoked(assigned)
+        self._client.note_membership()
