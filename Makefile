@@ -46,8 +46,9 @@ sim: $(READY) ## run the simulations
 compat: $(READY) ## run the clients and tools that need a foreign runtime (JVM, Node.js, kcat)
 	$(BIN)/python -m pytest -m peers tests/compat
 
-chaos: $(READY) ## break a node for three minutes under clients and their transactions, and judge what they saw
+chaos: $(READY) ## break a node under clients, their transactions and group commits, and judge what came of it
 	$(BIN)/python -m tools.chaos
+	$(BIN)/python -m tools.chaos.group_commits
 
 bench: $(READY) ## measure speed, start-up and memory, and compare with the last committed result
 	$(BIN)/python -m bench

@@ -114,6 +114,14 @@ def data_batches(fetched: Fetched) -> Iterator[tuple[int, BatchHeader]]:
             yield at, header
 
 
+def next_offset(fetched: Fetched, asked: int) -> Offset:
+    """Where to go on: behind the last whole batch, also if nothing in it counts."""
+    after = asked
+    for _, header in iter_headers(fetched.records):
+        after = max(after, header.next_offset)
+    return Offset(after)
+
+
 async def _with_bounds(
     cluster: Cluster, outcomes: dict[TopicPartition, FetchOutcome], deadline: Deadline
 ) -> dict[TopicPartition, FetchOutcome]:
