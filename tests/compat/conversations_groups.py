@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import tempfile
+import time
 import uuid
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,8 @@ JOIN: Fields = {
 RANGE: Fields = {"protocol_type": "consumer", "protocol_name": "range"}
 KNOWN_UNKNOWN = "somebody-5b9a7d5e-0000-4000-8000-000000000001"
 CLIENT_MEMBER = "AAAAAAAAAAAAAAAAAAAAAA"
+ASSIGNMENT_SECONDS = 1.2
+"""A little more than a target is kept before the next is computed (KIP-1263)."""
 
 
 class GroupTalk(Talk):
@@ -153,8 +156,6 @@ def say_bad_syncs(talk: GroupTalk) -> None:
             names = {**RANGE, **{k: v for k, v in ask.items() if k in RANGE}} if version >= 5 else {}
             if step == "no protocol":
                 names = {"protocol_type": None, "protocol_name": None}
-                if talk.group("sync") == ask["group_id"] and version == 5:
-                    continue
             talk(step, "sync_group", version, **{**ask, **names})
     strangers = [{"member_id": KNOWN_UNKNOWN, "assignment": b"?"}]
     talk("for strangers", "sync_group", 5, **me, **RANGE, assignments=strangers)
@@ -478,6 +479,7 @@ def say_consumer_life(talk: GroupTalk) -> None:
             talk(f"{step} fetches {version}", "offset_fetch", 9, groups=[ask])
         classic = {**JOIN, "group_id": group, "protocols": [{"name": "range", "metadata": b"?"}]}
         talk(f"classic with nonsense {version}", "join_group", 9, **classic)
+        talk(f"connect worker {version}", "join_group", 9, **{**classic, "protocol_type": "connect"})
         talk(f"classic beats {version}", "heartbeat", 4, group_id=group, member_id=member, generation_id=epoch)
         heartbeat(talk, "leave", group, version, member_id=member, member_epoch=-1)
         heartbeat(talk, "leave again", group, version, member_id=member, member_epoch=-1)
@@ -498,6 +500,40 @@ def say_static_consumers(talk: GroupTalk) -> None:
     heartbeat(talk, "new beats", group, member_id=second, member_epoch=new["member_epoch"], instance_id="mine")
     talk("describe back", "consumer_group_describe", 1, group_ids=[group])
     heartbeat(talk, "leave", group, member_id=second, member_epoch=-1, instance_id="mine")
+
+
+def say_handing_over(talk: GroupTalk) -> None:
+    """Who has what, as an administrator sees it, while partitions go from one member to the next."""
+    topic = created(talk, partitions=4)
+    topic_id = talk.raw.topic_id(topic)
+    group, first, second = talk.group("over"), CLIENT_MEMBER, CLIENT_MEMBER.replace("A", "B")
+
+    def shares(step: str) -> None:
+        answer = talk.raw.ask("consumer_group_describe", 1, group_ids=[group])["groups"][0]
+        talk.answers[f"shares {step}"] = {
+            one["member_id"]: [one["member_epoch"], held(one["assignment"]), held(one["target_assignment"])]
+            for one in answer["members"]
+        }
+
+    def own(*partitions: int) -> dict[str, Any]:
+        return {"topic_partitions": [{"topic_id": topic_id, "partitions": list(partitions)}]}
+
+    heartbeat(talk, "first joins", group, subscribed_topic_names=[topic])
+    shares("of one")
+    time.sleep(ASSIGNMENT_SECONDS)
+    heartbeat(talk, "second joins", group, member_id=second, subscribed_topic_names=[topic])
+    shares("of two")
+    heartbeat(talk, "first hears", group, member_id=first, member_epoch=2)
+    shares("while the first lets go")
+    heartbeat(talk, "second waits", group, member_id=second, member_epoch=3)
+    heartbeat(talk, "first has let go", group, member_id=first, member_epoch=2, **own(0, 1))
+    shares("when the first has let go")
+    heartbeat(talk, "second takes", group, member_id=second, member_epoch=3)
+    shares("in the end")
+
+
+def held(assignment: Fields) -> list[int]:
+    return [partition for topic in assignment["topic_partitions"] for partition in topic["partitions"]]
 
 
 def group_conversations() -> dict[str, Conversation]:

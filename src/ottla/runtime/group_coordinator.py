@@ -10,7 +10,7 @@ from ottla.base.group_settings import consumer_times
 from ottla.core.groups.asks import Decision, Topic
 from ottla.core.groups.catalog import Topics
 from ottla.core.groups.codec import encode
-from ottla.core.groups.settings import ConsumerTimes, GroupSettings
+from ottla.core.groups.settings import ALL_GROUPS, ConsumerTimes, GroupSettings
 from ottla.core.groups.shard import GroupShard
 from ottla.core.metadata.asks import ResourceType
 from ottla.core.metadata.image import ClusterImage, ImageDelta
@@ -24,6 +24,7 @@ from ottla.runtime.shard import Driver, Shard, Stamp
 from ottla.wire.control import EndTxnMarker
 
 OFFSETS_TOPIC = "__consumer_offsets"
+_KINDS_WITH_TIMES = (ResourceType.GROUP, ResourceType.BROKER)
 Decide = Callable[[GroupShard, int], Decision]
 
 
@@ -100,20 +101,16 @@ class GroupCoordinator:
     def _on_image(self, image: ClusterImage, delta: ImageDelta) -> None:
         if delta.whole or delta.topics_created or delta.topics_deleted or delta.partitions:
             self._are_topics_stale = True
-        changed = image.configs if delta.whole else delta.configs
-        for name in [name for kind, name in changed if kind == ResourceType.GROUP]:
-            self._note_own_times(name, image.configs.get((ResourceType.GROUP, name), {}))
+        if delta.whole or any(kind in _KINDS_WITH_TIMES for kind, _ in delta.configs):
+            self._renew_times(image)
 
-    def _note_own_times(self, group_id: str, texts: Mapping[str, str]) -> None:
-        if not texts:
-            self._own_times.pop(group_id, None)
-            return
-        times = consumer_times(texts, self._config.texts)
-        self._own_times[group_id] = ConsumerTimes(
-            times["consumer.session.timeout.ms"],
-            times["consumer.heartbeat.interval.ms"],
-            times["consumer.assignment.interval.ms"],
-        )
+    def _renew_times(self, image: ClusterImage) -> None:
+        broker = {**self._config.texts, **image.broker_config(self._config.node_id)}
+        self._own_times.clear()
+        self._own_times[ALL_GROUPS] = _consumer_times({}, broker)
+        for (kind, name), texts in image.configs.items():
+            if kind == ResourceType.GROUP:
+                self._own_times[name] = _consumer_times(texts, broker)
 
     def _current_topics(self) -> Topics:
         if self._are_topics_stale:
@@ -125,6 +122,15 @@ class GroupCoordinator:
             if topics != self._topics:
                 self._topics = topics
         return self._topics
+
+
+def _consumer_times(group: Mapping[str, str], broker: Mapping[str, str]) -> ConsumerTimes:
+    times = consumer_times(group, broker)
+    return ConsumerTimes(
+        times["consumer.session.timeout.ms"],
+        times["consumer.heartbeat.interval.ms"],
+        times["consumer.assignment.interval.ms"],
+    )
 
 
 def _group_settings(config: BrokerConfig) -> GroupSettings:

@@ -2,7 +2,7 @@
 (ConsumerGroupHeartbeat, KIP-848). From the wire's words into the core's, and back.
 """
 
-from ottla.base.errors import Refused
+from ottla.base.errors import ErrorCode, Refused
 from ottla.broker.route import Call, Route, versions
 from ottla.core.groups import asks
 from ottla.net.connection import Peer
@@ -23,6 +23,7 @@ _HAS_REBALANCE_TIMEOUT = 1
 _REQUIRES_MEMBER_ID = 4
 _SKIPS_ASSIGNMENT = 9
 _LEAVES_IN_BATCHES = 3
+_NAMES_PROTOCOL = 5
 
 
 class GroupMembershipApi:
@@ -71,7 +72,10 @@ class GroupMembershipApi:
         )
 
     async def sync(self, call: Call[SyncGroupRequest]) -> SyncGroupResponse:
+        """SyncGroup. From v5 on a member says which protocol it takes the group's to be (KIP-559)."""
         ask = call.request
+        if call.version >= _NAMES_PROTOCOL and (ask.protocol_type is None or ask.protocol_name is None):
+            raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "the protocol's type or name is missing")
         sync = asks.Sync(
             group_id=ask.group_id,
             generation_id=ask.generation_id,

@@ -102,7 +102,8 @@ def _described_consumers(group: ConsumerGroup, default_assignor: str) -> Describ
                 client=subscription.client,
                 subscribed_topic_names=subscription.topic_names,
                 subscribed_topic_regex=subscription.topic_regex or "",
-                assignment=by_topic(current.assigned),
+                # What it still has to let go of is its own until it says so.
+                assignment=by_topic(current.assigned | current.revoking),
                 target_assignment=by_topic(group.target(member_id)),
                 member_type=_CONSUMER_MEMBER if subscription.classic is None else _CLASSIC_MEMBER,
             )

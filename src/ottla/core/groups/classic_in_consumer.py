@@ -29,12 +29,15 @@ class ClassicInConsumer:
         self._members = members
 
     def join(self, draft: Draft, ask: Join, out: Outcome) -> JoinReply:
+        self._check_protocols(draft.group, ask)
         member_id = ask.member_id
         if not member_id:
             member_id = self._around.member_id(ask.group_instance_id or ask.client.id)
             if ask.group_instance_id is None and ask.requires_known_member_id:
                 return JoinReply(error=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id)
-        said = self._check_protocols(draft.group, ask)
+        said = read_subscription(ask.protocols[0].metadata)
+        if said is None:
+            raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         self._admit(draft, ask, member_id)
         if said.owned and member_id not in draft.group.members:
             # It was removed while it was silent, and what it still has may be with others by now.
@@ -53,9 +56,9 @@ class ClassicInConsumer:
             protocol_name=ask.protocols[0].name,
         )
 
-    def _check_protocols(self, group: ConsumerGroup, ask: Join) -> ConsumerSubscription:
-        said = read_subscription(ask.protocols[0].metadata) if ask.protocols else None
-        if ask.protocol_type != CONSUMER_PROTOCOL_TYPE or said is None:
+    def _check_protocols(self, group: ConsumerGroup, ask: Join) -> None:
+        """Like Kafka before a member id is given out."""
+        if ask.protocol_type != CONSUMER_PROTOCOL_TYPE:
             raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         offered = {protocol.name for protocol in ask.protocols}
         for member_id, subscription in group.classic_members():
@@ -64,7 +67,6 @@ class ClassicInConsumer:
                 offered &= {protocol.name for protocol in subscription.classic.protocols}
         if not offered:
             raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        return said
 
     def _admit(self, draft: Draft, ask: Join, member_id: str) -> None:
         group = draft.group

@@ -9,7 +9,7 @@ from ottla.base.errors import ErrorCode
 from ottla.core.groups.asks import Decision, JoinReply, Reply, SyncReply
 from ottla.core.groups.deadlines import Deadlines
 from ottla.core.groups.records import Record
-from ottla.core.groups.settings import ConsumerTimes, GroupSettings
+from ottla.core.groups.settings import ALL_GROUPS, ConsumerTimes, GroupSettings
 
 SESSION = "session"
 JOIN = "join"
@@ -59,7 +59,7 @@ class Surroundings:
         self._tickets: Callable[[], int] = count(1).__next__
 
     def times(self, group_id: str) -> ConsumerTimes:
-        return self._own_times.get(group_id, self._times)
+        return self._own_times.get(group_id) or self._own_times.get(ALL_GROUPS, self._times)
 
     def ticket(self) -> int:
         return self._tickets()

@@ -6,6 +6,10 @@ from typing import NamedTuple
 _MINUTE_MS = 60_000
 
 
+ALL_GROUPS = ""
+"""No group's name: in a table by group, what counts for those that are not in it."""
+
+
 class ConsumerTimes(NamedTuple):
     """What a consumer group may have of its own."""
 

@@ -131,14 +131,14 @@ def test_a_classic_member_joins_a_consumer_group_and_is_led_by_nobody() -> None:
     assert read_assignment(group.sync(joined).assignment) == ()
     group.ask("heartbeat", heartbeat_of(joined))
     group.ask("consumer_heartbeat", beat_of("C", 2))
-    group.ask("consumer_heartbeat", beat_of("C", 2, described_share(group, "C")))
+    group.ask("consumer_heartbeat", beat_of("C", 2, target_share(group, "C")))
     assert group.error("heartbeat", heartbeat_of(joined)) is ErrorCode.REBALANCE_IN_PROGRESS
     again = group.join(joined.member_id)
     assert len(read_assignment(group.sync(again).assignment)) == 2
 
 
-def described_share(group: Group, member_id: str) -> Any:
-    return next(member.assignment for member in described(group).members if member.member_id == member_id)
+def target_share(group: Group, member_id: str) -> Any:
+    return next(member.target_assignment for member in described(group).members if member.member_id == member_id)
 
 
 def test_a_classic_member_that_still_claims_partitions_must_be_known() -> None:
