@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -69,6 +70,13 @@ def receive(client: socket.socket, size: int) -> bytes:
     return data
 
 
+def wait_until(is_true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + SECONDS_MAX
+    while not is_true():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
 Set = tuple[Echo, Network, Link]
 
 
@@ -100,6 +108,22 @@ def test_what_is_held_arrives_later_even_from_a_client_that_is_gone(echo_and_net
     network.heal(link)
     assert echo.ended.wait(SECONDS_MAX)
     assert b"".join(echo.pieces) == b"firstlate"
+
+
+def test_what_is_stranded_arrives_behind_what_came_by_another_way(echo_and_network: Set) -> None:
+    echo, network, link = echo_and_network
+    with connected(link) as first:
+        first.sendall(b"first")
+        assert receive(first, 5) == b"first"
+        network.strand(link)
+        first.sendall(b"late")
+    with connected(link) as second:
+        second.sendall(b"second")
+        assert receive(second, 6) == b"second"
+    assert echo.pieces == [b"first", b"second"]
+    network.heal(link)
+    assert echo.ended.wait(SECONDS_MAX)
+    wait_until(lambda: echo.pieces[2:] == [b"late"])
 
 
 def test_a_cut_ends_both_sides(echo_and_network: Set) -> None:

@@ -145,9 +145,9 @@ def test_a_damaged_or_foreign_value_is_not_taken_for_one_of_ours() -> None:
 
 
 def test_the_short_run_has_a_role_for_every_function_and_library() -> None:
-    """Assigned, subscribed in both protocols, and all three libraries; with transactions, and copying by both ways."""
+    """Assigned, subscribed in both protocols, and all libraries; with transactions, and copying by both ways."""
     plain, transactional = ROLES[:4], TRANSACTIONAL_ROLES[:5]
-    assert {role.library for role in transactional} == {"confluent", "kafka-python", "aiokafka"}
+    assert {role.library for role in transactional} == {"confluent", "kafka-python", "aiokafka", "ottla"}
     assert {role.is_subscribing for role in transactional if role.source} == {True, False}
     assert any(not role.source for role in transactional)
     assert {role.protocol for role in plain if role.is_subscribing} == {"classic", "consumer"}

@@ -15,7 +15,6 @@ from confluent_kafka.admin import AdminClient
 from tools.chaos.client_java import CLASSPATH, JavaClient, compile_client
 from tools.chaos.client_port import Settings, TransactionFailed
 from tools.chaos.history import Outcome
-from tools.chaos.nemesis import FAULTS
 from tools.chaos.report import lines
 from tools.chaos.run import Plan, run
 from tools.chaos.workload import SOURCES, Role
@@ -246,7 +245,7 @@ def test_nothing_is_torn_while_everything_breaks_and_what_is_late_arrives_in_the
         java(True, "copiers", source=SOURCES[0]),
         java(True, "modern", "consumer", source=SOURCES[2]),
     )
-    plan = Plan(SEED, seconds=30, cast=cast, ops_per_second=24, partitions=2, faults=tuple(FAULTS))
+    plan = Plan(SEED, seconds=30, cast=cast, ops_per_second=24, partitions=2)
     outcome = run(replace(plan, fault_every_seconds=3), tmp_path)
     print("\n".join(lines(outcome)))
     assert outcome.verdict.illegal == {}

@@ -14,7 +14,7 @@ from random import SystemRandom
 
 from tools.chaos.checker import Promises, check
 from tools.chaos.history import read_lines
-from tools.chaos.nemesis import FAULTS, USUAL_FAULTS
+from tools.chaos.nemesis import FAULTS
 from tools.chaos.report import lines
 from tools.chaos.run import Outcome, Plan, run
 
@@ -45,7 +45,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rate", type=float, default=Plan.ops_per_second, help="operations a second, of all clients")
     parser.add_argument("--partitions", type=int, default=Plan.partitions, help="of each topic")
     parser.add_argument("--every", type=float, default=Plan.fault_every_seconds, help="seconds between faults")
-    parser.add_argument("--faults", default=",".join(USUAL_FAULTS), help="some of these, by commas; or 'none'")
+    parser.add_argument("--faults", default=",".join(FAULTS), help="some of these, by commas; or 'none'")
     parser.add_argument("--unsafe", action="store_true", help="acks=1 without idempotence: duplicates are legal")
     parser.add_argument("--directory", type=Path, help="for the history and the node's data")
     parser.add_argument("--judge", type=Path, metavar="HISTORY", help="run nothing, judge a stored history")

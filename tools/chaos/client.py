@@ -28,6 +28,10 @@ def make_client(settings: Settings) -> Client:
         from tools.chaos.client_kafka_python import KafkaPythonClient
 
         return KafkaPythonClient(settings)
+    if settings.library == "ottla":
+        from tools.chaos.client_ottla import OttlaClient
+
+        return OttlaClient(settings)
     if settings.library == "java":
         from tools.chaos.client_java import JavaClient
 

@@ -13,6 +13,7 @@ from random import Random
 from tools.chaos.node import Node
 from tools.chaos.proxy import Link, Network
 from tools.chaos.worker import Recorder, Worker
+from tools.chaos.workload import SECOND_PROTOCOL
 
 
 @dataclass
@@ -87,11 +88,16 @@ def hold(scene: Scene) -> Iterator[float]:
 
 @contextmanager
 def strand(scene: Scene) -> Iterator[float]:
-    """What is under way arrives when its sender has long sent it again elsewhere, and gone on to other things."""
-    links = _some(scene)
+    """What is under way arrives when its sender has long sent it again elsewhere, and gone on to other things.
+
+    The classic protocol of transactions cannot tell such a request from one of the next transaction, with any broker
+    (see docs/transactions.md). So this befalls only clients of the second.
+    """
+    pairs = zip(scene.network.links, scene.workers, strict=True)
+    links = [link for link, worker in pairs if worker.role.library in SECOND_PROTOCOL]
     for link in links:
         scene.network.strand(link)
-    yield from _healing(scene, links, 7.0)
+    yield from _healing(scene, links, 7.0 if links else 0.0)
 
 
 @contextmanager
@@ -143,9 +149,6 @@ FAULTS = {
     "cut": cut,
     "half-close": half_close,
 }
-USUAL_FAULTS = tuple(name for name in FAULTS if name != "strand")
-"""The classic protocol of transactions cannot tell a late request from one of the next transaction, and most libraries
-still speak it: what is stranded tears their transactions, on any broker. See docs/transactions.md."""
 OF_THE_NODE = frozenset({"kill", "stop", "pause"})
 """Only one of these at a time."""
 

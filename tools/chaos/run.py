@@ -18,7 +18,7 @@ from tools.chaos.checker import Promises, Verdict, check
 from tools.chaos.client_port import Settings
 from tools.chaos.history import Function, Key
 from tools.chaos.history import Outcome as Result
-from tools.chaos.nemesis import USUAL_FAULTS, Nemesis, Scene
+from tools.chaos.nemesis import FAULTS, Nemesis, Scene
 from tools.chaos.node import Node, free_ports
 from tools.chaos.payload import split_key
 from tools.chaos.proxy import Network
@@ -48,12 +48,12 @@ class Plan:
     seconds: float = 180.0
     clients: int = 5
     """Without transactions."""
-    transactors: int = 7
+    transactors: int = 9
     """Clients with transactions."""
     ops_per_second: float = 60.0
     partitions: int = 4
     """Of each topic."""
-    faults: tuple[str, ...] = USUAL_FAULTS
+    faults: tuple[str, ...] = tuple(FAULTS)
     fault_every_seconds: float = 4.0
     settle_seconds: float = 8.0
     final_seconds_max: float = 120.0

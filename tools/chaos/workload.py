@@ -38,10 +38,14 @@ TOPICS: dict[str, dict[str, str]] = {
     "chaos-packed": {"compression.type": "gzip", "message.timestamp.type": "LogAppendTime"},
     "chaos-indexed": {"segment.bytes": "1048576", "index.interval.bytes": "100"},
 }
-SOURCES = ("chaos-plain", "chaos-synced", "chaos-indexed")
+SOURCES = ("chaos-plain", "chaos-synced", "chaos-indexed", "chaos-packed")
 """Topics that are copied, each by the clients of one group."""
 MESSAGE_BYTES_MAX = 60_000
 OVERSIZED_BYTES = 90_000
+
+
+SECOND_PROTOCOL = frozenset({"ottla", "java"})
+"""Libraries whose transactions have epochs of their own (KIP-890). The others speak the classic protocol."""
 
 
 @dataclass(frozen=True)
@@ -79,12 +83,14 @@ TRANSACTIONAL_ROLES = tuple(
     for role in (
         Role("confluent", compression="lz4"),
         Role("confluent", True, "copiers", source=SOURCES[0]),
+        Role("ottla", group="own-copier", source=SOURCES[3]),
         Role("kafka-python", compression="gzip"),
         Role("aiokafka"),
+        Role("ottla"),
         # aiokafka does not say which member commits; so nobody but this one may, and its transactional id fences it.
         Role("aiokafka", group="lone-copier", source=SOURCES[1]),
-        Role("kafka-python", True, "copiers", source=SOURCES[0]),
         Role("confluent", True, "modern-copiers", "consumer", source=SOURCES[2]),
+        Role("kafka-python", True, "copiers", source=SOURCES[0]),
         Role("confluent", True, "modern-copiers", "consumer", "zstd", source=SOURCES[2]),
     )
 )

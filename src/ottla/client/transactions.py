@@ -6,10 +6,11 @@ somebody else (`group_commit.py`, two-phase commit), to whom `identity` is what 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Mapping
 from typing import NamedTuple, TypeVar
 
-from ottla.base.types import TopicName, TopicPartition
+from ottla.base.types import Offset, TopicName, TopicPartition
 from ottla.client.cluster import Cluster, Coordinator
 from ottla.client.deadline import Deadline
 from ottla.client.failures import FENCING, BrokerRefused, ClientFailure, ConnectionLost, Fenced, OutcomeUnknown
@@ -104,8 +105,8 @@ class TransactionalProducer:
         self._sequences[place] = (sequence + record_count) & SEQUENCE_MAX
         return ProducerStamp(self.identity.producer_id, self.identity.epoch, sequence, True)
 
-    async def submit(self, place: TopicPartition, records: bytes) -> None:
-        """On its way; `flush` tells whether it arrived."""
+    async def submit(self, place: TopicPartition, records: bytes) -> asyncio.Future[Offset | None]:
+        """On its way; `flush` tells whether it arrived, and the future where."""
         header = read_header(records)
         if (header.producer_id, header.producer_epoch) != self.identity[1:] or not header.is_transactional:
             raise ValueError(f"this batch to {place} does not bear the stamp of {self.identity}")
@@ -115,7 +116,7 @@ class TransactionalProducer:
         if not self.joins_by_itself and place not in self._joined:
             await self._add_partition(place)
         self._joined.add(place)
-        await self._sender.submit(place, records)
+        return await self._sender.submit(place, records)
 
     async def flush(self) -> None:
         await self._sender.flush()
