@@ -71,6 +71,11 @@ class Outbound:
     def is_empty(self) -> bool:
         return not (self._waiting or self._flying or self._returned)
 
+    def check(self) -> None:
+        """Whether there is any use in adding another."""
+        if self.failure is not None:
+            raise _verdict(self.place, Batch(b"", 0.0, self._count), self.failure) from self.failure
+
     def add(self, batch: Batch) -> None:
         batch.number = self._count
         self._count += 1
@@ -82,6 +87,10 @@ class Outbound:
         # Not how many fly: an old one whose answer is lost must not be pushed out of the broker's memory by newer ones.
         window = PRODUCER_BATCHES_REMEMBERED if self._is_known else 1
         return not self._flying or self._waiting[0].number - self._flying[0].number < window
+
+    def is_resting(self, now: float) -> bool:
+        """Ready but for a pause after a failure."""
+        return now < self.rests_until and self.is_ready(self.rests_until)
 
     @property
     def next_bytes(self) -> int:

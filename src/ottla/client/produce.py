@@ -6,6 +6,7 @@ What is submitted within one turn of the event loop travels in one request for e
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -72,8 +73,7 @@ class BatchSender:
             raise ValueError("without a producer id and a sequence a batch cannot be sent safely")
         queue = self._queues.setdefault(place, Outbound(place, self._cluster.backoff))
         await self._has_room.wait()
-        if queue.failure is not None:
-            raise queue.failure
+        queue.check()
         loop = asyncio.get_running_loop()
         batch = Batch(records, loop.time() + self._cluster.settings.patience_s)
         answer: asyncio.Future[Offset | None] = loop.create_future()
@@ -125,7 +125,10 @@ class BatchSender:
             while ready := [place for place, queue in self._queues.items() if queue.is_ready(now())]:
                 await self._dispatch(ready)
             self._wake.clear()
-            await self._wake.wait()
+            resting = [queue.rests_until for queue in self._queues.values() if queue.is_resting(now())]
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(min(resting, default=None)):
+                    await self._wake.wait()
         self._pumping = None
 
     async def _dispatch(self, places: list[TopicPartition]) -> None:
@@ -168,7 +171,7 @@ class BatchSender:
 
     def _postpone(self, place: TopicPartition, failure: ClientFailure) -> None:
         queue = self._queues[place]
-        self._settle(queue, queue.postpone(failure, asyncio.get_running_loop().time()))
+        self._settle(queue.postpone(failure, asyncio.get_running_loop().time()))
 
     async def _exchange(self, leader: Connection, sent: list[_Sent]) -> None:
         try:
@@ -182,14 +185,14 @@ class BatchSender:
         for queue, batch in sent:
             answer = answers.get(queue.place)
             if answer is None:
-                self._settle(queue, queue.on_failed(batch, general, now))
+                self._settle(queue.on_failed(batch, general, now))
             elif answer.error_code in (ErrorCode.NONE, STORED_BEFORE):
                 offset = None if answer.error_code or answer.base_offset < 0 else Offset(answer.base_offset)
-                self._settle(queue, queue.on_stored(batch, offset))
+                self._settle(queue.on_stored(batch, offset))
             else:
                 self._cluster.note(queue.place, answer.error_code)
                 refused = BrokerRefused(answer.error_code, answer.error_message or "", str(queue.place))
-                self._settle(queue, queue.on_failed(batch, refused, now))
+                self._settle(queue.on_failed(batch, refused, now))
 
     async def _ask(self, leader: Connection, sent: list[_Sent]) -> dict[TopicPartition, PartitionProduceResponse]:
         settings, view = self._cluster.settings, self._cluster.view
@@ -216,8 +219,7 @@ class BatchSender:
             if (place := places.get((topic.name or bytes(topic.topic_id), one.index)))
         }
 
-    def _settle(self, queue: Outbound, settled: list[Settled]) -> None:
-        loop = asyncio.get_running_loop()
+    def _settle(self, settled: list[Settled]) -> None:
         for batch, offset, failure in settled:
             self._count_bytes(-len(batch.records))
             answer = self._answers.pop(batch, None)
@@ -230,8 +232,6 @@ class BatchSender:
             else:
                 answer.set_result(offset)
         self._wake.set()
-        if queue.rests_until > loop.time():
-            loop.call_at(queue.rests_until, self._wake.set)
 
 
 def _look_at(answer: asyncio.Future[Offset | None]) -> None:
