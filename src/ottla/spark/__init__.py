@@ -2,5 +2,6 @@
 
 from ottla.spark.not_ready import NotReady
 from ottla.spark.session import session
+from ottla.spark.sink.foreach_batch import batch_options
 
-__all__ = ["NotReady", "session"]
+__all__ = ["NotReady", "batch_options", "session"]

@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
+    from pyspark.sql.datasource import (
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+    )
     from pyspark.sql.types import StructType
 
 
@@ -42,3 +47,23 @@ class OttlaDataSource(DataSource):
         from ottla.spark.source.stream import StreamReader
 
         return StreamReader(parse_source_options(OptionWords(self.options), is_stream=True))
+
+    def writer(self, schema: "StructType", overwrite: bool) -> "DataSourceWriter":
+        from ottla.spark.option_words import BadOption, OptionWords
+        from ottla.spark.sink.batch import OnceBatchWriter, PlainBatchWriter
+        from ottla.spark.sink.options import parse_sink_options
+
+        if overwrite:
+            raise BadOption("a topic cannot be overwritten; write with mode('append')")
+        options = parse_sink_options(OptionWords(self.options), schema)
+        return PlainBatchWriter(options) if options.txn is None else OnceBatchWriter(options)
+
+    def streamWriter(self, schema: "StructType", overwrite: bool) -> "DataSourceStreamWriter":
+        """In complete mode, which is `overwrite`, each batch appends the whole result, as in Spark's own sink."""
+        from ottla.spark.internals import checkpoint_of
+        from ottla.spark.option_words import OptionWords
+        from ottla.spark.sink.options import parse_sink_options
+        from ottla.spark.sink.stream import StreamWriter
+
+        options = parse_sink_options(OptionWords(self.options), schema)
+        return StreamWriter(options, checkpoint_of(self.options))

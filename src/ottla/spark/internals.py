@@ -6,15 +6,21 @@ Run with PySpark 4.3. A name that has gone is noticed when a batch is written, n
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from pyspark import TaskContext
 
 from ottla.spark.not_ready import NotReady
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
 QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
 """Local properties of every job that a streaming query starts: the interface of writers passes neither on."""
 
+_OFFSETS_VERSION = "v1"
 _PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
@@ -58,3 +64,39 @@ def query_and_batch_of_task() -> tuple[str, int]:
 def checkpoint_of(options: Mapping[str, str]) -> str | None:
     """Where the query that writes keeps its checkpoint: Spark passes the option on to the writer."""
     return {name.lower(): value for name, value in options.items()}.get("checkpointlocation")
+
+
+def query_of_batch(frame: "DataFrame") -> str | None:
+    """The streaming query in whose `foreachBatch` this frame came; None if nobody tells."""
+    context = getattr(frame.sparkSession, "_sc", None)
+    return context.getLocalProperty(QUERY_ID) if context else None
+
+
+def checkpoint_of_batch(frame: "DataFrame", query: str) -> str | None:
+    """Where this query keeps its checkpoint."""
+    running = frame.sparkSession._jsparkSession.streams().get(query)
+    return None if running is None else str(running.streamingQuery().resolvedCheckpointRoot())
+
+
+def sources_of_batch(checkpoint: str, batch: int) -> list[str]:
+    """The offsets that each source reaches with this batch, as the query wrote them down before it began.
+
+    A file of lines: its version, facts about the query, and then one line of JSON for each source.
+    """
+    lines = _file(checkpoint, f"offsets/{batch}").decode().splitlines()
+    if not lines or lines[0] != _OFFSETS_VERSION:
+        raise NotReady(
+            f"{checkpoint}/offsets/{batch} is of a format that is not known here ({lines[0] if lines else 'empty'}), "
+            "so it cannot be told whether a batch is the same as one that was written before. PySpark 4.3 is known"
+        )
+    return lines[2:]
+
+
+def _file(place: str, name: str) -> bytes:
+    from pyarrow import fs
+
+    files, root = fs.FileSystem.from_uri(place) if "://" in place else (fs.LocalFileSystem(), place)
+    root = unquote(root.removeprefix("file:")) if root.startswith("file:") else root
+    with files.open_input_stream(f"{root.rstrip('/')}/{name}") as stream:
+        content: bytes = stream.read()
+    return content

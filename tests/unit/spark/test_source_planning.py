@@ -15,7 +15,7 @@ from ottla.spark.source.planning import (
     ranges_between,
     tasks_of,
 )
-from ottla.spark.source.progress import Progress
+from ottla.spark.source.progress import Group, Progress
 
 
 def place(partition: int, topic: str = "t") -> TopicPartition:
@@ -104,9 +104,9 @@ def test_a_limit_of_bytes_moves_on_too(
     assert bool(ranges_between(start, end)) == bool(ranges_between(start, available))
 
 
-@given(ends, st.none() | ends, st.none() | st.text(min_size=1))
+@given(ends, st.none() | ends, st.none() | st.builds(Group, st.text(), st.text()))
 def test_progress_survives_the_checkpoint(
-    ends: dict[TopicPartition, int], began: dict[TopicPartition, int] | None, group: str | None
+    ends: dict[TopicPartition, int], began: dict[TopicPartition, int] | None, group: Group | None
 ) -> None:
     assert Progress.from_json(Progress(ends, began, group).as_json()) == Progress(ends, began, group)
 
@@ -117,8 +117,9 @@ def test_progress_looks_like_the_connectors() -> None:
 
 
 def test_the_first_batch_remembers_where_it_began_and_later_ones_do_not() -> None:
-    begin = Progress({place(0): 5}, {place(0): 5}, "g")
-    first = begin.then({place(0): 9})
-    second = first.then({place(0): 12})
+    group = Group("g", "here:9092")
+    begin = Progress({place(0): 5}, {place(0): 5}, group)
+    first = begin.then({place(0): 9}, group)
+    second = first.then({place(0): 12}, group)
     assert (first.began, second.began) == ({place(0): 5}, None)
-    assert second.group == "g"
+    assert second.group == group

@@ -4,12 +4,13 @@
 
 `@start`  where the query began, in the offsets of its first batch. Spark writes down only where a batch ends and asks
           again for the beginning when it repeats the first one, by when "latest" has become something else.
-`@group`  the consumer group that shows this progress, so that a sink can commit it with the batch.
+`@group`  the consumer group that shows this progress, and the brokers that keep it, so that a sink of the same cluster
+          can commit it with the batch.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from ottla.base.types import TopicName, TopicPartition
 
@@ -17,24 +18,41 @@ Json: TypeAlias = dict[str, Any]
 _START, _GROUP = "@start", "@group"
 
 
+class Group(NamedTuple):
+    name: str
+    brokers: str
+    """As they are named in the options of the source."""
+
+
 @dataclass(frozen=True)
 class Progress:
     ends: Mapping[TopicPartition, int] = field(default_factory=dict)
     began: Mapping[TopicPartition, int] | None = None
     """Only in the offsets of the first batch."""
-    group: str | None = None
+    group: Group | None = None
 
     @classmethod
     def from_json(cls, offsets: Json) -> "Progress":
         began = offsets.get(_START)
-        return cls(_places(offsets), None if began is None else _places(began), offsets.get(_GROUP))
+        group = offsets.get(_GROUP)
+        return cls(
+            _places(offsets), None if began is None else _places(began), None if group is None else Group(**group)
+        )
+
+    @staticmethod
+    def is_ours(offsets: Json) -> bool:
+        """Whether these offsets have the form that this class gives them."""
+        return all(
+            isinstance(partitions, dict) and (topic.startswith("@") or all(map(str.isdecimal, partitions)))
+            for topic, partitions in offsets.items()
+        )
 
     def as_json(self) -> Json:
         offsets: Json = _by_topic(self.ends)
         if self.began is not None:
             offsets[_START] = _by_topic(self.began)
         if self.group is not None:
-            offsets[_GROUP] = self.group
+            offsets[_GROUP] = self.group._asdict()
         return offsets
 
     @property
@@ -42,9 +60,9 @@ class Progress:
         """Whether nothing has been read by this query."""
         return self.began is not None and self.began == self.ends
 
-    def then(self, ends: Mapping[TopicPartition, int]) -> "Progress":
+    def then(self, ends: Mapping[TopicPartition, int], group: Group | None = None) -> "Progress":
         """The end of the batch that begins here."""
-        return Progress(ends, self.ends if self.is_beginning else None, self.group)
+        return Progress(ends, self.ends if self.is_beginning else None, group)
 
 
 def _places(topics: Mapping[str, Any]) -> dict[TopicPartition, int]:

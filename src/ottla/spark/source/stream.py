@@ -22,7 +22,7 @@ from ottla.spark import connections
 from ottla.spark.source.batch import RangesToRead, plan_of, topics_of
 from ottla.spark.source.options import SourceOptions
 from ottla.spark.source.planning import limited, limited_in_bytes, ranges_between, tasks_of
-from ottla.spark.source.progress import Json, Progress
+from ottla.spark.source.progress import Group, Json, Progress
 from ottla.spark.source.topics import DataLoss, Topics
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._plan = plan_of(options)
+        self._group = Group(options.group, options.kafka["bootstrap.servers"]) if options.group else None
         self._places: list[TopicPartition] = []
         self._gone: frozenset[str] = frozenset()
         self._looked = float("-inf")
@@ -56,7 +57,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         options, topics = self._options, topics_of(self._options)
         places = connections.run(topics.partitions())
         start = connections.run(topics.start(options.start, places, options.is_late_start_refused))
-        return Progress(start, start, options.group).as_json()
+        return Progress(start, start, self._group).as_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
         limits = self._options.limits
@@ -75,7 +76,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if ends == before.ends:
             return start
         self._triggered = time.monotonic()
-        return before.then(ends).as_json()
+        return before.then(ends, self._group).as_json()
 
     def reportLatestOffset(self) -> Json | None:
         return Progress(self._available).as_json() if self._available else None
@@ -173,16 +174,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: Json) -> None:
         """Comes with the batch after; a sink of ours commits the offsets together with the batch itself."""
-        group, ends = self._options.group, Progress.from_json(end).ends
-        if group is None or not ends:
+        ends = Progress.from_json(end).ends
+        if self._group is None or not ends:
             return
         cluster = connections.cluster_at(self._options.kafka)
         try:
-            connections.run(commit_offsets(cluster, group, ends))
+            connections.run(commit_offsets(cluster, self._group.name, ends))
         except ClientFailure as failure:
             if not failure.is_retriable:
                 raise
-            log.warning("the progress of group %s could not be shown: %s", group, failure)
+            log.warning("the progress of group %s could not be shown: %s", self._group.name, failure)
 
     def stop(self) -> None:
         """Connections end with the process."""

@@ -1,0 +1,35 @@
+"""Who decides about a batch, and what is known about its sources."""
+
+import json
+
+from ottla.client.cluster import Cluster
+from ottla.client.group_commit import supports_group_commit
+from ottla.spark import connections, internals
+from ottla.spark.not_ready import NotReady
+from ottla.spark.sink.exactly_once import Decisions, GroupDecisions, GroupOffsets, digest_of, group_offsets_of
+from ottla.spark.sink.options import SinkOptions
+from ottla.spark.source.progress import Progress
+
+
+def decisions_at(cluster: Cluster, options: SinkOptions) -> Decisions:
+    if options.protocol in ("auto", "group") and connections.run(supports_group_commit(cluster)):
+        return GroupDecisions(cluster)
+    raise NotReady("this cluster has no group commits")
+
+
+def sources_for(checkpoint: str | None, number: int, brokers: str) -> tuple[bytes, GroupOffsets]:
+    """The digest of a batch and the group offsets that belong to it. Without a checkpoint neither is known."""
+    if checkpoint is None:
+        return b"", {}
+    sources = internals.sources_of_batch(checkpoint, number)
+    before = internals.sources_of_batch(checkpoint, number - 1) if number else []
+    return digest_of(sources, before), group_offsets_of(_progress(sources), brokers)
+
+
+def _progress(sources: list[str]) -> list[Progress]:
+    """Of the sources that are ours: others write what they like, a dash for nothing among it."""
+    found = []
+    for line in sources:
+        if line.startswith("{") and Progress.is_ours(offsets := json.loads(line)):
+            found.append(Progress.from_json(offsets))
+    return found
