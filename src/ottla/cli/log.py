@@ -10,20 +10,20 @@ from typing import Annotated, Any
 
 import typer
 
-from ottla.base.types import uuid_text
 from ottla.cli.failure import Failed, Misused
+from ottla.cli.internal_records import plain, spelt_out
 from ottla.cli.options import Json
 from ottla.cli.output import count_of
 from ottla.cli.segment_check import Batch, Fault, SegmentCheck, index_entries
 from ottla.storage.index import OFFSET_ENTRY, TIME_ENTRY
+from ottla.storage.snapshot import BadSnapshot, decode_snapshot
 from ottla.wire.batch import Codec, Record, decode_records
 from ottla.wire.control import ControlType, decode_control_records
 from ottla.wire.malformed import Malformed
-from ottla.wire.primitives import Message
-from ottla.wire.state.metadata_frame import decode_metadata_record
 
 Line = dict[str, Any]
 LINES_PER_WRITE = 1000
+_DUMPED = (".log", ".index", ".timeindex", ".snapshot", ".checkpoint")
 
 
 def register(app: typer.Typer) -> None:
@@ -38,9 +38,7 @@ def register(app: typer.Typer) -> None:
 
 
 def dump(
-    path: Annotated[
-        Path, typer.Argument(exists=True, help="A .log, .index or .timeindex file, or a partition's directory.")
-    ],
+    path: Annotated[Path, typer.Argument(exists=True, help="A partition's directory, or one file of it.")],
     records: Annotated[bool, typer.Option("--records", "-r", help="Also the records of each batch.")] = False,
     from_offset: Annotated[int, typer.Option("--from", metavar="OFFSET", help="Leave out what ends before it.")] = 0,
     as_json: Json = False,
@@ -80,8 +78,19 @@ def _lines(path: Path, records: bool, from_offset: int, faults: list[Fault]) -> 
     elif path.suffix == ".timeindex":
         for timestamp, offset in index_entries(path, TIME_ENTRY, faults):
             yield {"kind": "entry", "timestamp": timestamp, "offset": _base(path) + offset}
+    elif path.suffix == ".snapshot":
+        yield from _producer_lines(path, faults)
     else:
-        raise Misused(f"{path.name}: only .log, .index, .timeindex and .checkpoint files can be dumped")
+        raise Misused(f"{path.name}: only {', '.join(_DUMPED)} files can be dumped")
+
+
+def _producer_lines(path: Path, faults: list[Fault]) -> Iterator[Line]:
+    """What was known of the producers when the segment of that offset began."""
+    try:
+        for producer in decode_snapshot(path.read_bytes()):
+            yield {"kind": "producer"} | plain(producer)
+    except BadSnapshot as bad:
+        faults.append(Fault(path, 0, str(bad)))
 
 
 def _base(path: Path) -> int:
@@ -145,9 +154,9 @@ def _record_lines(path: Path, batch: Batch, faults: list[Fault]) -> Iterator[Lin
                     "type": _name(ControlType, control.type),
                 }
             return
-        is_metadata = path.parent.name.startswith("__cluster_metadata")
+        topic = path.resolve().parent.name.rpartition("-")[0]
         for record in decode_records(batch.data):
-            yield _metadata_line(record) if is_metadata else _record_line(record)
+            yield spelt_out(topic, record) or _record_line(record)
     except Malformed as broken:
         faults.append(Fault(path, batch.position, f"the records cannot be read: {broken}"))
 
@@ -161,25 +170,6 @@ def _record_line(record: Record) -> Line:
         "value": _readable(record.value),
         "headers": [[name, _readable(value)] for name, value in record.headers],
     }
-
-
-def _metadata_line(record: Record) -> Line:
-    """What the cluster decided, spelt out."""
-    decided = decode_metadata_record(record.value or b"")
-    fields: Line = _plain(decided)
-    place = {"kind": "metadata", "offset": record.offset, "timestamp": record.timestamp}
-    return place | {"type": type(decided).__name__} | fields
-
-
-def _plain(value: Any) -> Any:
-    """A message as JSON has it: objects, lists, and ids as Kafka prints them."""
-    if isinstance(value, Message):
-        return {name: _plain(getattr(value, name)) for name in value.__slots__}
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    if isinstance(value, bytes):
-        return uuid_text(value) if len(value) == 16 else value.hex()
-    return value
 
 
 def _name(kinds: type[IntEnum], number: int) -> str:
@@ -207,7 +197,7 @@ def _text_of(line: Line) -> str:
     if kind == "end":
         batches = "1 batch" if rest["batches"] == 1 else f"{rest['batches']:,} batches"
         return f"  {count_of(rest['records'], 'record')} in {batches}, next offset {rest['next_offset']}"
-    indent = "    " if kind in ("record", "control", "metadata") else "  "
+    indent = "    " if kind in ("record", "control", "metadata", "state") else "  "
     return indent + kind + " " + " ".join(f"{name}={_text(name, value)}" for name, value in rest.items())
 
 

@@ -3,7 +3,9 @@ import shutil
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
 
+from ottla.testing import Broker
 from ottla.wire.batch import read_header
 from tests.unit.cli.conftest import Cli
 
@@ -48,6 +50,44 @@ def test_the_metadata_log_is_spelt_out(ottla: Cli) -> None:
     assert "codec-zstd" in topics and all(len(str(topic_id)) == 22 for topic_id in topics.values())
     partition = next(line for line in lines if line.get("type") == "PartitionRecord")
     assert partition["replicas"] == [1] and partition["topic_id"] in topics.values()
+
+
+def test_what_coordinators_keep_is_spelt_out(ottla: Cli, tmp_path: Path) -> None:
+    with Broker(topics=["orders"], data_dir=tmp_path) as broker:
+        settings = {"bootstrap.servers": broker.bootstrap}
+        consumer = Consumer({**settings, "group.id": "readers", "group.instance.id": "one"})
+        consumer.subscribe(["orders"])
+        while not consumer.assignment():
+            consumer.poll(0.1)
+        consumer.commit(offsets=[TopicPartition("orders", 0, 7)], asynchronous=False)
+        consumer.close()
+        producer = Producer({**settings, "transactional.id": "writer"})
+        producer.init_transactions(10)
+    lines = [
+        line
+        for topic in ("__consumer_offsets", "__transaction_state")
+        for directory in tmp_path.glob(f"{topic}-*")
+        for line in dump(ottla, directory, "--records")[1]
+        if line["kind"] == "state"
+    ]
+    [offset] = [line for line in lines if line["type"] == "OffsetRecord"]
+    assert (offset["group_id"], offset["topic"], offset["partition"]) == ("readers", "orders", 0)
+    assert isinstance(offset["value"], dict) and offset["value"]["offset"] == 7
+    groups = [line["value"] for line in lines if line["type"] == "GroupRecord"]
+    assert any(isinstance(group, dict) and group["members"][0]["group_instance_id"] == "one" for group in groups)
+    assert any(line["type"] == "TransactionRecord" for line in lines)
+
+
+def test_what_is_known_of_producers_is_shown(ottla: Cli, tmp_path: Path) -> None:
+    with Broker(topics=["orders"], data_dir=tmp_path) as broker:
+        producer = Producer({"bootstrap.servers": broker.bootstrap, "enable.idempotence": True})
+        producer.produce("orders", b"x")
+        assert producer.flush(10) == 0
+    [snapshot] = (tmp_path / "orders-0").glob("*.snapshot")
+    code, [line] = dump(ottla, snapshot)
+    assert (code, line["kind"], line["last_sequence"], line["last_offset"]) == (0, "producer", 0, 0)
+    snapshot.write_bytes(snapshot.read_bytes()[:-1])
+    assert dump(ottla, snapshot)[0] == 1
 
 
 def test_batches_before_an_offset_are_left_out(ottla: Cli) -> None:
