@@ -12,6 +12,7 @@ import pyarrow as pa
 from fastavro.schema import SchemaParseException, UnknownType, parse_schema
 
 from ottla.spark.formats.format import BadSchema
+from ottla.spark.formats.spark_types import mapped
 
 Schema: TypeAlias = Any
 """As JSON has it: a name, a list of branches, or an object."""
@@ -51,12 +52,12 @@ class ParsedSchema:
 
     @property
     def type(self) -> pa.DataType:
-        return _mapped(self.stored, lambda kind: pa.timestamp("us", kind.tz) if pa.types.is_timestamp(kind) else kind)
+        return mapped(self.stored, lambda kind: pa.timestamp("us", kind.tz) if pa.types.is_timestamp(kind) else kind)
 
     @property
     def bare(self) -> pa.DataType:
         """With dates and times as the numbers that they are in Avro."""
-        return _mapped(self.stored, _number)
+        return mapped(self.stored, _number)
 
 
 def parse(schema: Schema) -> ParsedSchema:
@@ -179,14 +180,3 @@ def _number(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_timestamp(kind):
         return pa.int64()
     return pa.int32() if pa.types.is_date32(kind) else kind
-
-
-def _mapped(kind: pa.DataType, change: Any) -> pa.DataType:
-    """The type with `change` made to every plain type in it."""
-    if pa.types.is_struct(kind):
-        return pa.struct([(part.name, _mapped(part.type, change)) for part in kind])
-    if pa.types.is_map(kind):
-        return pa.map_(kind.key_type, _mapped(kind.item_type, change))
-    if pa.types.is_list(kind):
-        return pa.list_(_mapped(kind.value_type, change))
-    return change(kind)

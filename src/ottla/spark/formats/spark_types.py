@@ -61,6 +61,17 @@ def arrow_type(text: str) -> pa.DataType:
     return _Parser(text).whole()
 
 
+def mapped(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
+    """The type with `change` made to every plain type in it."""
+    if pa.types.is_struct(kind):
+        return pa.struct([(part.name, mapped(part.type, change)) for part in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(kind.key_type, mapped(kind.item_type, change))
+    if pa.types.is_list(kind):
+        return pa.list_(mapped(kind.value_type, change))
+    return change(kind)
+
+
 def _field(field: pa.Field) -> str:
     return ddl(field.type) + ("" if field.nullable else " not null")
 
