@@ -1,7 +1,6 @@
 """`ottla pipeline …`: projects of queries over topics, run by Spark."""
 
 import sys
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,6 +9,9 @@ import typer
 from ottla.cli.failure import FAILED, OK
 from ottla.cli.options import Json
 from ottla.cli.output import count_of, print_json, print_table
+from ottla.cli.pipeline_options import HERE, ModeOption, ProjectPath, print_faults
+from ottla.cli.pipeline_run import run
+from ottla.cli.pipeline_state import logs, ls, pause, reset, resume, status
 from ottla.cli.spark_extra import spark_room
 
 if TYPE_CHECKING:
@@ -17,20 +19,9 @@ if TYPE_CHECKING:
     from ottla.spark.pipelines.definitions import Fault
 
 
-class RunMode(StrEnum):
-    BATCH = "batch"
-    MICRO = "micro"
-    TAIL = "tail"
-
-
-ProjectPath = Annotated[Path, typer.Argument(metavar="[PROJECT]", help="A project's directory, or its pipeline.yml.")]
-ModeOption = Annotated[RunMode | None, typer.Option("--mode", help="For all flows; wins over the files.")]
-HERE = Path()
-
-
 def register(app: typer.Typer) -> None:
     pipelines = typer.Typer(help="Pipelines on Spark: SQL and Python over topics.", no_args_is_help=True)
-    for command in (init, check):
+    for command in (init, check, run, ls, status, pause, resume, reset, logs):
         pipelines.command(name=command.__name__)(command)
     app.add_typer(pipelines, name="pipeline")
 
@@ -49,8 +40,8 @@ def check(project: ProjectPath = HERE, mode: ModeOption = None, as_json: Json = 
     """Look at every plan, without a broker: what is wrong, and where."""
     with spark_room():
         from ottla.spark.pipelines.checking import check as find
+        from ottla.spark.pipelines.pipeline import start_session
         from ottla.spark.pipelines.project import FlowSettings, Mode
-        from ottla.spark.pipelines.running import start_session
 
         findings = find(project, start_session, FlowSettings(mode=Mode(mode) if mode else None))
     if as_json:
@@ -62,8 +53,7 @@ def check(project: ProjectPath = HERE, mode: ModeOption = None, as_json: Json = 
 
 
 def _print(findings: "Findings") -> None:
-    for fault in findings.faults:
-        print(fault, file=sys.stderr)
+    print_faults(findings.faults)
     if findings.flows:
         rows = [_row(flow) for flow in findings.flows]
         print_table(["FLOW", "READS", "WRITES", "MODE", "OUTPUT", "DEAD LETTERS", "WHY NOT TAIL"], rows)

@@ -1,0 +1,198 @@
+"""Flows become streaming queries: the trigger of their mode, the place where their rows go, each batch once."""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ottla.base import dead_letters
+from ottla.spark.not_ready import NotReady
+from ottla.spark.pipelines import targets
+from ottla.spark.pipelines.decoding import header
+from ottla.spark.pipelines.plans import DEAD, PlannedFlow
+from ottla.spark.pipelines.progress import ROWS
+from ottla.spark.pipelines.project import Mode, Project
+from ottla.spark.pipelines.sql import TOPIC_FORMAT
+from ottla.spark.pipelines.state import StateDirectory
+from ottla.spark.pipelines.topics import client_options
+from ottla.spark.pipelines.user_code import words
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+WriteBatch = Callable[["DataFrame", int], None]
+_QUERY_ID = "sql.streaming.queryId"
+"""Tells a batch's function which query it belongs to; the same over restarts from one checkpoint."""
+
+
+@dataclass(frozen=True, slots=True)
+class SparkFlow:
+    """A planned flow of a project, ready to start."""
+
+    planned: PlannedFlow
+    project: Project
+    state: StateDirectory
+    topic_format: str = TOPIC_FORMAT
+
+    @property
+    def name(self) -> str:
+        return self.planned.name
+
+    @property
+    def mode(self) -> str:
+        return str(self.planned.settings.mode)
+
+    @property
+    def restarts(self) -> int:
+        return self.planned.settings.restarts or 0
+
+    def start(self) -> "SparkQuery":
+        """Raises `NotReady` where Spark refuses to start it."""
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
+        planned = self.planned
+        # A pool of its own, so that one flow's long batch does not hold up the others.
+        planned.frame.sparkSession.sparkContext.setLocalProperty("spark.scheduler.pool", planned.name)
+        try:
+            return SparkQuery(self._prepared().start())
+        except (PySparkException, Py4JError) as failure:
+            raise NotReady(f"{planned.name} does not start: {words(failure)}") from None
+
+    def _prepared(self) -> "DataStreamWriter":
+        planned = self.planned
+        kind, settings = planned.target.format, planned.settings
+        writer = _counted(planned.frame).writeStream.queryName(planned.name).outputMode(str(settings.output))
+        writer = writer.option("checkpointLocation", str(self.state.checkpoint(planned.name)))
+        if settings.mode is Mode.BATCH:
+            writer = writer.trigger(availableNow=True)
+        elif settings.trigger:
+            writer = writer.trigger(processingTime=settings.trigger)
+        options = dict(planned.target.options)
+        if "path" in options and "://" not in options["path"]:
+            options["path"] = str(self.project.directory / options["path"])
+        write = self._batch_writer(kind, options)
+        if write is not None:
+            return writer.foreachBatch(write)
+        partition_by = options.pop("partition.by", "")
+        if partition_by:
+            writer = writer.partitionBy(*(name.strip() for name in partition_by.split(",")))
+        return writer.format(kind).options(**options)
+
+    def _batch_writer(self, kind: str, options: dict[str, str]) -> WriteBatch | None:
+        """None for formats whose own sinks do better."""
+        if kind == TOPIC_FORMAT:
+            client = {
+                **client_options(self.project),
+                **{name: text for name, text in options.items() if name.startswith("kafka.")},
+            }
+            client["checkpointLocation"] = str(self.state.checkpoint(self.planned.name))
+            return topic_writer(self.topic_format, client, bool(self.planned.dead_letters))
+        if kind in targets.LAKE:
+            return lake_writer(kind, options, self.project.directory)
+        if kind == targets.JDBC:
+            return jdbc_writer(options)
+        return console_writer(self.planned.name) if kind == "console" else None
+
+
+@dataclass(frozen=True, slots=True)
+class SparkQuery:
+    query: "StreamingQuery"
+
+    def is_active(self) -> bool:
+        return bool(self.query.isActive)
+
+    def failure(self) -> str | None:
+        found = self.query.exception()
+        return None if found is None else cause(str(found))
+
+    def reports(self) -> Iterable[Mapping[str, Any]]:
+        return [json.loads(report.json) for report in self.query.recentProgress]
+
+    def stop(self) -> None:
+        self.query.stop()
+
+
+_IS_PYTHON_ERROR = re.compile(r"(?!org\.|java\.|scala\.|py4j\.)[\w.]*(Error|Exception|Loss|Failure|NotReady)")
+_CAUSE_CHARS_MAX = 500
+
+
+def cause(text: str) -> str:
+    """One line of what made a query fail: the last Python error in it, or else what Spark says first."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    for line in reversed(lines):
+        if _IS_PYTHON_ERROR.fullmatch(line.split(":")[0]):
+            return line[:_CAUSE_CHARS_MAX]
+    told = [line for line in lines if not line.startswith(("at ", "===", "Traceback", "File "))]
+    return " ".join((told or lines or ["it ended without a word"])[0].split())[:_CAUSE_CHARS_MAX]
+
+
+def topic_writer(format_: str, options: Mapping[str, str], has_dead_letters: bool) -> WriteBatch:
+    """All rows of a batch, dead letters among them, in one write, hence in one transaction."""
+
+    def write(batch: "DataFrame", number: int) -> None:
+        rows = _signed(batch, number) if has_dead_letters else batch
+        once = {"txnAppId": _query_id(batch), "txnVersion": str(number)}
+        rows.drop(DEAD).write.format(format_).mode("append").options(**options, **once).save()
+
+    return write
+
+
+def lake_writer(kind: str, options: Mapping[str, str], directory: Path) -> WriteBatch:
+    from ottla.spark.lake.tables import open_table
+
+    table = open_table(kind, options, directory)
+
+    def write(batch: "DataFrame", number: int) -> None:
+        table.append_once(batch.toArrow(), _query_id(batch), number)
+
+    return write
+
+
+def jdbc_writer(options: Mapping[str, str]) -> WriteBatch:
+    """At least once: databases know nothing of batches."""
+
+    def write(batch: "DataFrame", number: int) -> None:
+        batch.write.format("jdbc").mode("append").options(**options).save()
+
+    return write
+
+
+def console_writer(name: str) -> WriteBatch:
+    def write(batch: "DataFrame", number: int) -> None:
+        rows = str(batch._jdf.showString(_SHOWN_ROWS, 0, False))
+        if rows.count("\n") > _EMPTY_TABLE_LINES:
+            print(f"{name}, batch {number}\n{rows}", end="")
+
+    return write
+
+
+_SHOWN_ROWS, _EMPTY_TABLE_LINES = 20, 5
+
+
+def _counted(frame: "DataFrame") -> "DataFrame":
+    """Counts rows, and the dead letters among them, on their way."""
+    from pyspark.sql import functions as F
+
+    dead = F.sum(F.col(DEAD).cast("long")) if DEAD in frame.columns else F.sum(F.lit(0))
+    return frame.observe(ROWS, F.count(F.lit(1)).alias("rows"), dead.alias("dead"))
+
+
+def _signed(batch: "DataFrame", number: int) -> "DataFrame":
+    """A dead letter also says in which batch it was found."""
+    from pyspark.sql import functions as F
+
+    signature = F.array(header(dead_letters.BATCH, F.lit(str(number))))
+    signed = F.when(F.col(DEAD), F.concat("headers", signature)).otherwise(F.col("headers"))
+    return batch.withColumn("headers", signed)
+
+
+def _query_id(batch: "DataFrame") -> str:
+    found = batch.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
+    if not found:
+        raise NotReady("this version of Spark does not tell a batch which query it belongs to; PySpark 4.3 does")
+    return str(found)

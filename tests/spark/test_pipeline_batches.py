@@ -1,0 +1,87 @@
+"""Whole pipelines, from a broker's topics to where their rows go, in batch mode."""
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import Producer
+
+from ottla.spark.pipelines.active import activate
+from ottla.spark.pipelines.pipeline import Wanted, open_project, prepare
+from ottla.spark.pipelines.project import FlowSettings, Mode
+from ottla.spark.pipelines.running import PipelineRun
+from ottla.testing import Broker
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Run = Callable[..., PipelineRun]
+ORDERS = (
+    "CREATE STREAM orders (id BIGINT NOT NULL, customer STRING, amount DOUBLE)\n"
+    "FROM TOPIC orders WITH (format = 'json', timestamp = at);\n"
+)
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker({"orders": 2}) as node:
+        yield node
+
+
+@pytest.fixture
+def run(spark: "SparkSession", broker: Broker, tmp_path: Path) -> Iterator[Run]:
+    """Runs a project to its end; run again, it goes on from there."""
+
+    def run_files(flows: tuple[str, ...] = (), **files: str) -> PipelineRun:
+        (tmp_path / "transformations").mkdir(exist_ok=True)
+        (tmp_path / "pipeline.yml").write_text("name: shop\nrestarts: 0\n")
+        for name, text in files.items():
+            (tmp_path / "transformations" / name.replace("_", ".")).write_text(text)
+        (tmp_path / ".pipeline").mkdir(exist_ok=True)
+        wanted = Wanted(settings=FlowSettings(mode=Mode.BATCH), flows=flows)
+        project = open_project(tmp_path, broker.bootstrap)
+        events: list[dict[str, Any]] = []
+        pipeline = prepare(project, wanted, events.append, lambda project, master: spark.newSession())
+        assert pipeline.go(threading.Event()), [event for event in events if event["event"] == "failed"]
+        return pipeline
+
+    yield run_files
+    activate(spark)
+
+
+def sent(broker: Broker, topic: str, *values: str) -> None:
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    for number, value in enumerate(values):
+        producer.produce(topic, value.encode(), key=str(number).encode())
+    assert producer.flush(30) == 0
+
+
+def orders(*ids: int) -> list[str]:
+    return [f'{{"id": {id_}, "customer": "c{id_ % 2}", "amount": {id_ * 10}}}' for id_ in ids]
+
+
+def test_tables_of_a_lake_get_every_row_once_over_several_runs(run: Run, broker: Broker, tmp_path: Path) -> None:
+    from deltalake import DeltaTable
+    from pyiceberg.catalog import load_catalog
+
+    sql = ORDERS.replace("'json'", "'json', errors = 'drop'") + (
+        "CREATE TABLE paid USING delta WITH (path = 'paid', partition.by = customer) AS\n"
+        "SELECT id, customer, amount FROM STREAM(orders) WHERE amount > 0;\n"
+        "CREATE TABLE all_orders USING iceberg WITH (table = 'shop.orders') AS SELECT id, amount FROM orders;\n"
+        "CREATE TABLE files USING parquet WITH (path = 'files') AS SELECT id FROM orders;\n"
+    )
+    sent(broker, "orders", *orders(0, 1, 2), "no json")
+    first = run(a_sql=sql).status()["flows"]
+    assert (first["paid"]["written_total"], first["all_orders"]["written_total"]) == (2, 3)
+    assert (first["paid"]["read_total"], first["paid"]["lag"]) == (4, 0)
+    sent(broker, "orders", *orders(3, 4))
+    run()
+    run()
+    paid = DeltaTable(tmp_path / "paid")
+    assert sorted(paid.to_pyarrow_table(columns=["id"])["id"].to_pylist()) == [1, 2, 3, 4]
+    assert paid.metadata().partition_columns == ["customer"]
+    lake = tmp_path / "lake"
+    catalog = load_catalog("ottla", type="sql", uri=f"sqlite:///{lake}/catalog.db", warehouse=lake.as_uri())
+    assert sorted(catalog.load_table("shop.orders").scan().to_arrow()["id"].to_pylist()) == [0, 1, 2, 3, 4]
