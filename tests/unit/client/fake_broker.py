@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -48,9 +49,10 @@ class FakeBroker:
 
     answers: Mapping[int, Answer] = field(default_factory=dict)
     asked: list[Asked] = field(default_factory=list)
+    tls: ssl.SSLContext | None = None
 
     async def __aenter__(self) -> FakeBroker:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self.tls)
         return self
 
     async def __aexit__(
