@@ -2,17 +2,20 @@
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
 from ottla.base.errors import ErrorCode
-from ottla.cli.connection import Target
+from ottla.cli.connection import CLIENT_ID, Target
 from ottla.cli.exchange import Exchange, checked
 from ottla.cli.failure import Failed, Unreachable
 from ottla.cli.places import Place, place_name
 from ottla.cli.properties import read_settings
-from ottla.client.addresses import Address, parse_addresses
+from ottla.client.addresses import Address
+from ottla.client.blocking import LoopThread
 from ottla.client.failures import Misconfigured
+from ottla.client.settings import ClientSettings
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 from ottla.wire.messages.metadata import MetadataRequest
 
@@ -30,8 +33,9 @@ NOT_YET = {
 
 class Brokers:
     def __init__(self, target: Target) -> None:
-        _refuse_security(target)
         self._target = target
+        self._settings = _settings(target)
+        self._loop = LoopThread()
         self._open: dict[Address, Exchange] = {}
 
     def __enter__(self) -> "Brokers":
@@ -40,11 +44,12 @@ class Brokers:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         for exchange in self._open.values():
             exchange.close()
+        self._loop.close()
 
     def any(self) -> Exchange:
         """The first of those to ask first that can be reached."""
         failures: list[Failed] = []
-        for address in addresses(self._target.bootstrap):
+        for address in self._settings.bootstrap:
             try:
                 return self.at(address)
             except Failed as failure:
@@ -111,19 +116,14 @@ class Brokers:
 
     def at(self, address: Address) -> Exchange:
         if address not in self._open:
-            self._open[address] = Exchange(address, self._target.timeout_s)
+            self._open[address] = Exchange(address, self._settings, self._loop)
         return self._open[address]
 
 
-def addresses(bootstrap: str) -> list[Address]:
+def _settings(target: Target) -> ClientSettings:
+    given = read_settings(target.command_config) if target.command_config else {}
     try:
-        return parse_addresses(bootstrap)
+        settings = ClientSettings.from_kafka({**given, "bootstrap.servers": target.bootstrap})
     except Misconfigured as wrong:
         raise Failed(str(wrong)) from None
-
-
-def _refuse_security(target: Target) -> None:
-    settings = read_settings(target.command_config) if target.command_config else {}
-    protocol = settings.get("security.protocol", "plaintext")
-    if protocol.lower() != "plaintext":
-        raise Failed(f"this command cannot speak {protocol} yet: the client library has no call for it")
+    return replace(settings, client_id=CLIENT_ID, connect_s=target.timeout_s, request_s=target.timeout_s)

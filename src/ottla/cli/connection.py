@@ -21,6 +21,7 @@ from ottla.client.security import with_jaas_unfolded
 T = TypeVar("T")
 
 Client = AdminClient | Consumer
+CLIENT_ID = "ottla-cli"
 UNREACHABLE_FOR_S_MAX = 3.0
 """A cluster of which no broker answered for this long is not there; a node that is just starting is."""
 
@@ -40,7 +41,7 @@ class Target:
     def settings(self, **own: Any) -> dict[str, Any]:
         given = read_settings(self.command_config) if self.command_config else {}
         return {
-            "client.id": "ottla-cli",
+            "client.id": CLIENT_ID,
             **with_jaas_unfolded(given),
             "bootstrap.servers": self.bootstrap,
             # What goes wrong reaches the user as our one line; librdkafka's own log lines would only repeat it.

@@ -90,7 +90,7 @@ class Cluster:
     async def anyone(self) -> Connection:
         """Somebody of the cluster who can be reached; nobody in particular."""
         self._check_process()
-        for connection in self._pool.open_ones():
+        for connection in self._pool.open_ones(Lane.ORDINARY):
             return connection
         failures = []
         for address in dict.fromkeys((*self.view.brokers.values(), *self.settings.bootstrap)):
@@ -100,13 +100,13 @@ class Cluster:
                 if not failure.is_retriable:
                     raise
                 failures.append(str(failure))
-        raise Unreachable("; ".join(failures))
+        raise Unreachable("any broker", "; ".join(failures))
 
     async def broker(self, node_id: int, lane: Lane = Lane.ORDINARY) -> Connection:
         self._check_process()
         address = self.view.brokers.get(node_id)
         if address is None:
-            raise Unreachable(f"broker {node_id} is not known")
+            raise Unreachable(f"broker {node_id}", "its address is not known")
         return await self._pool.get(address, lane)
 
     async def coordinator(self, kind: Coordinator, key: str, deadline: Deadline) -> Connection:

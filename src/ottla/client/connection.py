@@ -6,6 +6,8 @@ When the connection dies, for whatever reason, everybody who waits learns it at 
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import ssl
 import time
 from typing import Any, NamedTuple, cast
@@ -41,6 +43,13 @@ class _Waiting(NamedTuple):
     answer: asyncio.Future[tuple[memoryview, int]]
 
 
+def _reason(failure: OSError) -> str:
+    """The system's words; an event loop has others, that tell the address again."""
+    if failure.errno is not None and failure.errno in errno.errorcode:
+        return os.strerror(failure.errno)
+    return failure.strerror or str(failure)
+
+
 class Connection(asyncio.BufferedProtocol):
     def __init__(self, address: Address, settings: ClientSettings) -> None:
         self.name = address_name(address)
@@ -70,11 +79,11 @@ class Connection(asyncio.BufferedProtocol):
                     lambda: connection, host, port, ssl=tls, server_hostname=host if tls else None
                 )
         except TimeoutError:
-            raise Unreachable(f"cannot reach {connection.name} within {settings.connect_s:g} s") from None
+            raise Unreachable(connection.name, f"no connection within {settings.connect_s:g} s") from None
         except ssl.SSLCertVerificationError as failure:
             raise AuthenticationFailed(f"{connection.name} is not who it says: {failure.verify_message}") from None
         except OSError as failure:
-            raise Unreachable(f"cannot reach {connection.name}: {failure.strerror or failure}") from None
+            raise Unreachable(connection.name, _reason(failure)) from None
         is_fit = False
         try:
             await connection._get_acquainted(deadline)

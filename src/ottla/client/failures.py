@@ -20,6 +20,10 @@ class Unreachable(ClientFailure):
 
     is_retriable = True
 
+    def __init__(self, where: str, why: str) -> None:
+        super().__init__(f"cannot reach {where}: {why}")
+        self.why = why
+
 
 class ConnectionLost(ClientFailure):
     """The connection ended before the answer. If `was_sent`, the broker may have done what it was asked to do."""

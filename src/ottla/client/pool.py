@@ -36,8 +36,9 @@ class Pool:
         # One who gives up must not take the connection from others who wait for it.
         return await asyncio.shield(opening)
 
-    def open_ones(self) -> Iterable[Connection]:
-        return [one.result() for one in self._opening.values() if one.done() and not _is_spent(one)]
+    def open_ones(self, lane: Lane) -> Iterable[Connection]:
+        wanted = [one for (_, on), one in self._opening.items() if on is lane]
+        return [one.result() for one in wanted if one.done() and not _is_spent(one)]
 
     async def close(self) -> None:
         self._is_closed = True

@@ -98,6 +98,9 @@ def _tls(settings: Mapping[str, str]) -> ssl.SSLContext:
             context.load_cert_chain(own, settings.get("ssl.key.location"), settings.get("ssl.key.password", ""))
     except (OSError, ssl.SSLError) as failure:
         raise Misconfigured(f"the certificates cannot be read: {failure}") from None
+    if settings.get("enable.ssl.certificate.verification", "true").lower() == "false":
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
     if settings.get("ssl.endpoint.identification.algorithm", "https").lower() in ("", "none"):
         context.check_hostname = False
     return context

@@ -50,6 +50,8 @@ def test_answers_of_any_size_come_through_tls(run: Run[None], certificate: tuple
             answer = await connection.ask(MetadataRequest(), Deadline(10))
             assert answer.brokers == many.brokers
             connection.close()
+            careless = settings(broker, {"enable.ssl.certificate.verification": "false"})
+            (await Connection.open(broker.address, careless)).close()
             with pytest.raises(AuthenticationFailed, match="is not who it says"):
                 await Connection.open(broker.address, settings(broker, {}))
 
