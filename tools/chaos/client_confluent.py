@@ -75,8 +75,9 @@ class ConfluentClient:
             except KafkaException as refusal:
                 acks[at] = refused(refusal.args[0].name())
         deadline = time.monotonic() + SEND_SECONDS_MAX + 2
-        while self._producer.flush(0.2) and time.monotonic() < deadline and not self._broken:
-            pass
+        with contextlib.suppress(KafkaException):  # fatal: then there are no more reports
+            while self._producer.flush(0.2) and time.monotonic() < deadline and not self._broken:
+                pass
         return acks
 
     def assign(self, positions: dict[Key, int]) -> None:

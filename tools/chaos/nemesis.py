@@ -12,7 +12,7 @@ from random import Random
 
 from tools.chaos.node import Node
 from tools.chaos.proxy import Link, Network
-from tools.chaos.worker import Recorder, Worker
+from tools.chaos.worker import Recorder, Worker, in_threads
 from tools.chaos.workload import SECOND_PROTOCOL
 
 
@@ -67,6 +67,19 @@ def crash(scene: Scene) -> Iterator[float]:
     for worker in scene.rng.sample(scene.workers, scene.rng.randint(1, max(1, len(scene.workers) // 3))):
         worker.crash()
     yield 0.0
+
+
+@contextmanager
+def freeze(scene: Scene) -> Iterator[float]:
+    """SIGSTOP of clients: they have successors when they go on, which is for two seconds."""
+    frozen = scene.rng.sample(scene.workers, scene.rng.randint(1, max(1, len(scene.workers) // 4)))
+    for worker in frozen:
+        worker.freeze()
+    try:
+        yield scene.rng.choice((1.0, 3.0, 8.0))
+    finally:
+        for thread in in_threads(Worker.thaw, frozen):
+            thread.join()
 
 
 @contextmanager
@@ -142,6 +155,7 @@ FAULTS = {
     "stop": stop,
     "pause": pause,
     "crash": crash,
+    "freeze": freeze,
     "delay": delay,
     "hold": hold,
     "strand": strand,

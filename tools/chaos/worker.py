@@ -7,6 +7,7 @@ import dataclasses
 import itertools
 import json
 import selectors
+import signal
 import subprocess
 import sys
 import threading
@@ -25,6 +26,9 @@ from tools.chaos.workload import Role, Workload
 START_SECONDS_MAX = 40.0
 ANSWER_SECONDS_MAX = SEND_SECONDS_MAX + 2 * CALL_SECONDS_MAX + 5
 """Whoever is silent for longer hangs, and is killed."""
+LOOK_SECONDS = 0.2
+"""So often somebody who waits for an answer looks whether it still can come."""
+ZOMBIE_SECONDS = 2.0
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -92,6 +96,8 @@ class Worker:
         self._workload = workload
         self._recorder = recorder
         self._child: subprocess.Popen[str] | None = None
+        self._zombie: subprocess.Popen[str] | None = None
+        """Stands still, has a successor, and knows nothing of it."""
 
     # --- the child
 
@@ -100,6 +106,22 @@ class Worker:
         child = self._child
         if child is not None:
             child.kill()
+
+    def freeze(self) -> None:
+        """SIGSTOP, and a successor begins its work. From any thread."""
+        child = self._child
+        if child is not None and self._zombie is None:
+            self._zombie = child
+            child.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """It goes on where it stood, for a moment."""
+        zombie = self._zombie
+        if zombie is not None:
+            zombie.send_signal(signal.SIGCONT)
+            time.sleep(ZOMBIE_SECONDS)
+            _end(zombie)
+            self._zombie = None
 
     def begin_anew(self) -> None:
         """A new process. While the node is away a library may not be able to start: then it is tried again."""
@@ -117,14 +139,9 @@ class Worker:
         self._recorder.tell(process=self.process, role=str(self.role), pid=self._child.pid)
 
     def _bury(self) -> None:
-        if self._child is not None:
-            self._child.kill()
-            self._child.wait()
-            for pipe in (self._child.stdin, self._child.stdout):
-                if pipe is not None:
-                    with contextlib.suppress(BrokenPipeError):  # a request that it did not live to read
-                        pipe.close()
-            self._child = None
+        child, self._child = self._child, None
+        if child is not None and child is not self._zombie:
+            _end(child)
 
     def _say_where(self) -> None:
         assert self._child is not None
@@ -138,10 +155,14 @@ class Worker:
         assert self._child is not None and self._child.stdout is not None
         with selectors.DefaultSelector() as selector:
             selector.register(self._child.stdout, selectors.EVENT_READ)
-            if not selector.select(seconds):
-                self.hangs += 1
-                self._say_where()
-                return None
+            deadline = time.monotonic() + seconds
+            while not selector.select(LOOK_SECONDS):
+                if self._child is self._zombie:
+                    return None
+                if time.monotonic() > deadline:
+                    self.hangs += 1
+                    self._say_where()
+                    return None
         # One line an answer, so nothing is left over in the buffer.
         line = self._child.stdout.readline()
         return json.loads(line) if line.endswith("\n") else None
@@ -208,7 +229,19 @@ class Worker:
         return not missing
 
     def close(self) -> None:
+        zombie, self._zombie = self._zombie, None
+        if zombie is not None:
+            _end(zombie)
         self._bury()
+
+
+def _end(child: subprocess.Popen[str]) -> None:
+    child.kill()
+    child.wait()
+    for pipe in (child.stdin, child.stdout):
+        if pipe is not None:
+            with contextlib.suppress(BrokenPipeError):  # a request that it did not live to read
+                pipe.close()
 
 
 def in_threads(work: Callable[[Worker], Any], workers: list[Worker]) -> list[threading.Thread]:
