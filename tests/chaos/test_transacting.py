@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tools.chaos.client import Servant
-from tools.chaos.client_port import Ack, Received, TransactionFailed
+from tools.chaos.client_port import Ack, Posted, Received, TransactionFailed
 from tools.chaos.copies import copy_key, copy_value
 from tools.chaos.history import Key, Outcome
 from tools.chaos.payload import seal, unseal
@@ -36,8 +36,11 @@ class ScriptedClient:
             raise self.failures[name]
 
     def send(self, records: list[tuple[Key, bytes]]) -> list[Ack]:
+        return self.post(records)()
+
+    def post(self, records: list[tuple[Key, bytes]]) -> Posted:
         self._do("send", *((key, unseal(key, data)) for key, data in records))
-        return [self.ack] * len(records)
+        return lambda: [self.ack] * len(records)
 
     def poll(self, seconds: float, records_max: int) -> list[Received]:
         found, self.log = self.log, []
@@ -87,6 +90,26 @@ def test_a_commit_that_is_answered_is_done() -> None:
     assert (answer["outcome"], answer["is_broken"]) == (Outcome.OK, False)
     assert answer["mops"] == [["send", KEY, 1, 7, True]]
     assert client.calls == [("begin",), ("send", (KEY, 1)), ("commit",)]
+
+
+def test_a_hasty_transaction_asks_for_its_acknowledgements_after_the_commit() -> None:
+    client = ScriptedClient()
+    client.ack = Ack(Outcome.INFO, error="no report")
+    answer = transact(client, SEND, SEND, is_hasty=True)
+    assert [call[0] for call in client.calls] == ["begin", "send", "send", "commit"]
+    assert (answer["outcome"], answer["is_broken"]) == (Outcome.INFO, True)
+    client = ScriptedClient()
+    answer = transact(client, SEND, ["poll"], SEND, is_hasty=True)
+    assert answer["outcome"] is Outcome.OK
+    assert [mop[0] for mop in answer["mops"]] == ["send", "poll", "send"]
+    assert [mop[3:] for mop in answer["mops"] if mop[0] == "send"] == [[7, True], [7, True]]
+
+
+def test_what_a_hasty_transaction_sent_before_its_abort_is_not_waited_for() -> None:
+    client = ScriptedClient()
+    answer = transact(client, SEND, commits=False, is_hasty=True)
+    assert [call[0] for call in client.calls] == ["begin", "send", "abort"]
+    assert (answer["outcome"], answer["mops"]) == (Outcome.FAIL, [["send", KEY, 1, None, False]])
 
 
 def test_a_commit_without_an_answer_is_unknown_and_the_end_of_the_client() -> None:

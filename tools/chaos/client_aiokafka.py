@@ -26,6 +26,7 @@ from tools.chaos.client_port import (
     SESSION_SECONDS,
     TRANSACTION_SECONDS_MAX,
     Ack,
+    Posted,
     Received,
     Settings,
     TransactionFailed,
@@ -82,6 +83,11 @@ class AiokafkaClient:
 
     def send(self, records: list[tuple[Key, bytes]]) -> list[Ack]:
         return self._run(self._send(records))
+
+    def post(self, records: list[tuple[Key, bytes]]) -> Posted:
+        """Waits: a batch that was refused does not fail the commit (aiokafka 0.14)."""
+        acks = self.send(records)
+        return lambda: acks
 
     async def _send(self, records: list[tuple[Key, bytes]]) -> list[Ack]:
         deadline = self._loop.time() + SEND_SECONDS_MAX

@@ -18,6 +18,7 @@ from tools.chaos.client_port import (
     TRANSACTION_SECONDS_MAX,
     Ack,
     ClientBroken,
+    Posted,
     Received,
     Settings,
     TransactionFailed,
@@ -58,6 +59,9 @@ class ConfluentClient:
             self._broken = error.name()
 
     def send(self, records: list[tuple[Key, bytes]]) -> list[Ack]:
+        return self.post(records)()
+
+    def post(self, records: list[tuple[Key, bytes]]) -> Posted:
         acks = [Ack(Outcome.INFO, error="no report")] * len(records)
 
         def report_to(at: int) -> Any:
@@ -74,11 +78,18 @@ class ConfluentClient:
                 self._producer.produce(topic, data, partition=partition, on_delivery=report_to(at))
             except KafkaException as refusal:
                 acks[at] = refused(refusal.args[0].name())
+
+        def collect() -> list[Ack]:
+            self._flush()
+            return acks
+
+        return collect
+
+    def _flush(self) -> None:
         deadline = time.monotonic() + SEND_SECONDS_MAX + 2
         with contextlib.suppress(KafkaException):  # fatal: then there are no more reports
             while self._producer.flush(0.2) and time.monotonic() < deadline and not self._broken:
                 pass
-        return acks
 
     def assign(self, positions: dict[Key, int]) -> None:
         self._consumer.unsubscribe()

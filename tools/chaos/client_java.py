@@ -21,6 +21,7 @@ from tools.chaos.client_port import (
     TRANSACTION_SECONDS_MAX,
     Ack,
     ClientBroken,
+    Posted,
     Received,
     Settings,
     TransactionFailed,
@@ -90,8 +91,15 @@ class JavaClient:
         return answer
 
     def send(self, records: list[tuple[Key, bytes]]) -> list[Ack]:
+        return self.post(records)()
+
+    def post(self, records: list[tuple[Key, bytes]]) -> Posted:
         rows = [[*split_key(key), base64.b64encode(data).decode()] for key, data in records]
-        acks = self._do("send", records=rows)["acks"]
+        ticket = self._do("post", records=rows)["ticket"]
+        return lambda: self._collect(ticket)
+
+    def _collect(self, ticket: int) -> list[Ack]:
+        acks = self._do("collect", ticket=ticket)["acks"]
         return [refused(error) if error else Ack(Outcome.OK, offset if offset >= 0 else None) for offset, error in acks]
 
     def assign(self, positions: dict[Key, int]) -> None:

@@ -20,6 +20,7 @@ from tools.chaos.client_port import (
     TRANSACTION_SECONDS_MAX,
     Ack,
     ClientBroken,
+    Posted,
     Received,
     Settings,
     TransactionFailed,
@@ -81,6 +82,11 @@ class KafkaPythonClient:
             except KafkaError as refusal:
                 futures.append(refusal)
         return [_ack_of(future) for future in futures]
+
+    def post(self, records: list[tuple[Key, bytes]]) -> Posted:
+        """Waits: after an error of sequence a commit may succeed without a transaction (read in kafka-python 3.0)."""
+        acks = self.send(records)
+        return lambda: acks
 
     def note_membership(self) -> None:
         """As whom we have been given what we read. Asked later, the library may say that we are nobody, if it has been

@@ -22,6 +22,7 @@ from tools.chaos.client_port import (
     TRANSACTION_SECONDS_MAX,
     Ack,
     ClientBroken,
+    Posted,
     Received,
     Settings,
     TransactionFailed,
@@ -30,6 +31,7 @@ from tools.chaos.history import Key, Outcome
 from tools.chaos.payload import split_key
 
 FETCH_BYTES_MAX = 65536
+Answer = asyncio.Future[Offset | None] | ClientFailure
 
 
 class OttlaClient:
@@ -56,10 +58,14 @@ class OttlaClient:
         await self._producer.init()
 
     def send(self, records: list[tuple[Key, bytes]]) -> list[Ack]:
-        return self._loop.run(self._send(records))
+        return self.post(records)()
 
-    async def _send(self, records: list[tuple[Key, bytes]]) -> list[Ack]:
-        answers: list[asyncio.Future[Offset | None] | ClientFailure] = []
+    def post(self, records: list[tuple[Key, bytes]]) -> Posted:
+        answers = self._loop.run(self._submit(records))
+        return lambda: self._loop.run(_acks_of(answers))
+
+    async def _submit(self, records: list[tuple[Key, bytes]]) -> list[Answer]:
+        answers: list[Answer] = []
         for key, data in records:
             place = _place(key)
             batch = encode_batch(
@@ -69,7 +75,7 @@ class OttlaClient:
                 answers.append(await self._producer.submit(place, batch))
             except ClientFailure as failure:
                 answers.append(failure)
-        return [await _ack_of(answer) for answer in answers]
+        return answers
 
     def assign(self, positions: dict[Key, int]) -> None:
         self._positions = {_place(key): offset for key, offset in positions.items()}
@@ -142,7 +148,11 @@ def _place(key: Key) -> TopicPartition:
     return TopicPartition(TopicName(topic), partition)
 
 
-async def _ack_of(answer: asyncio.Future[Offset | None] | ClientFailure) -> Ack:
+async def _acks_of(answers: list[Answer]) -> list[Ack]:
+    return [await _ack_of(answer) for answer in answers]
+
+
+async def _ack_of(answer: Answer) -> Ack:
     if isinstance(answer, ClientFailure):
         return Ack(Outcome.INFO, error=repr(answer))
     try:

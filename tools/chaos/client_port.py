@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -62,6 +63,10 @@ class TransactionFailed(Exception):
         """This client can do no more; otherwise it can abort the transaction and go on."""
 
 
+Posted = Callable[[], list[Ack]]
+"""Waits for what has become of records that are on their way."""
+
+
 class Client(Protocol):
     rebalanced: set[Key]
     """Given or taken since somebody emptied it."""
@@ -69,6 +74,9 @@ class Client(Protocol):
     """A transaction that fails is the end of its producer, whatever the library says; why is told there."""
 
     def send(self, records: list[tuple[Key, bytes]]) -> list[Ack]: ...
+
+    def post(self, records: list[tuple[Key, bytes]]) -> Posted:
+        """The same without waiting, if a commit of this library waits for all that is on its way, and fails with it."""
 
     def assign(self, positions: dict[Key, int]) -> None: ...
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from tools.chaos.client_port import Client, TransactionFailed
+from tools.chaos.client_port import Client, Posted, TransactionFailed
 from tools.chaos.copies import copy_key, copy_value
 from tools.chaos.history import Key, Mop, Outcome, Poll, Send
 from tools.chaos.payload import seal
@@ -25,6 +25,8 @@ class Transaction:
         self._reading = reading
         self._request = request
         self._mops: list[Mop] = []
+        self._posted: list[tuple[int, Posted]] = []
+        """What is not known to have arrived, and where it stands among the micro-operations."""
         self._is_decided = False
         """The client has asked for the commit."""
 
@@ -78,17 +80,32 @@ class Transaction:
         return self._end()
 
     def _send(self, values: list[tuple[Key, int]], size: int) -> None:
-        acks = self._client.send([(key, seal(key, value, size)) for key, value in values])
-        for (key, value), ack in zip(values, acks, strict=True):
-            self._mops.append(Send(key, value, ack.offset, ack.outcome is Outcome.OK))
-        errors = sorted({ack.error for ack in acks if ack.outcome is not Outcome.OK})
+        at = len(self._mops)
+        self._mops += [Send(key, value) for key, value in values]
+        posted = self._client.post([(key, seal(key, value, size)) for key, value in values])
+        self._posted.append((at, posted))
+        if not self._request.get("is_hasty"):
+            self._collect()
+
+    def _collect(self) -> None:
+        """What has become of the records that are on their way; if not all arrived, the transaction has failed."""
+        errors: set[str] = set()
+        while self._posted:
+            begin, posted = self._posted.pop(0)
+            for at, ack in enumerate(posted(), start=begin):
+                sent = self._mops[at]
+                assert isinstance(sent, Send)
+                self._mops[at] = Send(sent.key, sent.value, ack.offset, ack.outcome is Outcome.OK)
+                errors |= set() if ack.outcome is Outcome.OK else {ack.error}
         if errors:
-            raise TransactionFailed(" ".join(errors), self._client.is_lost_by_failures)
+            raise TransactionFailed(" ".join(sorted(errors)), self._client.is_lost_by_failures)
 
     def _end(self) -> Outcome:
         commits = self._request["commits"]
         self._is_decided = commits
         self._client.end(commits)
+        if commits:
+            self._collect()
         return Outcome.OK if commits else Outcome.FAIL
 
     def _give_up(self, failure: TransactionFailed) -> tuple[Outcome, bool]:

@@ -26,6 +26,8 @@ POLL_RECORDS_MAX = 100
 MOPS_MAX = 4
 """Of a transaction."""
 ABORT_ONE_IN = 10
+HASTY = 0.5
+"""Of the transactions: they leave it to the commit to wait for their records."""
 DELAY_ONE_IN = 10
 DELAY_SECONDS_MAX = 1.0
 """After each step of a transaction that is delayed."""
@@ -202,6 +204,7 @@ class Workload:
         return {
             "f": Function.TXN,
             "commits": self._rng.randrange(ABORT_ONE_IN) != 0,
+            "is_hasty": self._rng.random() < HASTY,
             "delay_seconds": self._rng.random() * DELAY_SECONDS_MAX if is_delayed else 0.0,
             "seconds": 0.15,
             "records_max": records_max,

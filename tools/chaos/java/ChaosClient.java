@@ -42,6 +42,8 @@ public class ChaosClient {
     private final KafkaProducer<byte[], byte[]> producer;
     private final KafkaConsumer<byte[], byte[]> consumer;
     private final Set<TopicPartition> rebalanced = new HashSet<>();
+    private final Map<Integer, List<Object>> posted = new HashMap<>();
+    private int tickets = 0;
     private final long callMs;
     private final long sendMs;
 
@@ -66,14 +68,18 @@ public class ChaosClient {
     private ObjectNode serve(JsonNode call) throws Exception {
         ObjectNode answer = JSON.createObjectNode();
         switch (call.get("call").asText()) {
-            case "send" -> send(call.get("records"), answer.putArray("acks"));
+            case "post" -> answer.put("ticket", post(call.get("records")));
+            case "collect" -> collect(call.get("ticket").asInt(), answer.putArray("acks"));
             case "poll" -> poll(call.get("ms").asLong(), answer);
             case "assign" -> assign(call.get("positions"));
             case "subscribe" -> subscribe(call.get("topics"));
             case "seek" -> seek(call.get("positions"));
             case "commit" -> consumer.commitAsync();
             case "committed" -> committed(call.get("keys"), answer.putArray("offsets"));
-            case "begin" -> producer.beginTransaction();
+            case "begin" -> {
+                posted.clear(); // nobody has asked for them, and their transaction is over
+                producer.beginTransaction();
+            }
             case "send_offsets" -> sendOffsets(call.get("positions"));
             case "end" -> patiently(
                 call.get("commits").asBoolean() ? producer::commitTransaction : producer::abortTransaction);
@@ -97,7 +103,8 @@ public class ChaosClient {
         }
     }
 
-    private void send(JsonNode records, ArrayNode acks) throws InterruptedException {
+    /** Which acknowledgements to ask for later. */
+    private int post(JsonNode records) {
         List<Object> results = new ArrayList<>();
         for (JsonNode record : records) {
             byte[] value = Base64.getDecoder().decode(record.get(2).asText());
@@ -108,7 +115,12 @@ public class ChaosClient {
                 results.add(refusal);
             }
         }
-        for (Object result : results) {
+        posted.put(++tickets, results);
+        return tickets;
+    }
+
+    private void collect(int ticket, ArrayNode acks) throws InterruptedException {
+        for (Object result : posted.remove(ticket)) {
             acks.add(ack(result));
         }
     }
