@@ -1,0 +1,67 @@
+"""Formats on Spark's columns: what comes out of a worker is what the format says, also of nested types."""
+
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import functions as F
+
+from ottla.spark.formats.format import Format
+from ottla.spark.formats.functions import decoded, encoded
+from ottla.spark.formats.named import Wanted, format_named
+from ottla.spark.formats.spark_types import arrow_type, ddl
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+AVRO = """{"type": "record", "name": "Order", "fields": [
+  {"name": "id", "type": "long"},
+  {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+  {"name": "price", "type": ["null", {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}]},
+  {"name": "counts", "type": {"type": "map", "values": "int"}},
+  {"name": "tags", "type": {"type": "array", "items": ["null", "string"]}}]}"""
+PROTO = """syntax = "proto3";
+import "google/protobuf/timestamp.proto";
+message Order {
+  int64 id = 1;
+  google.protobuf.Timestamp at = 2;
+  map<string, int32> counts = 3;
+  repeated string tags = 4;
+}
+"""
+COLUMNS = "id bigint, at timestamp, price decimal(9,2), counts map<string, int>, tags array<string>"
+ORDER = {
+    "id": 7,
+    "at": datetime(2024, 5, 6, 7, 8, 9, 120_000, tzinfo=UTC),
+    "price": Decimal("12.50"),
+    "counts": {"a": 1},
+    "tags": ["x", "y"],
+}
+
+
+@pytest.mark.parametrize("name", ["json", "avro", "protobuf"])
+def test_spark_reads_and_writes_by_a_format(spark: "SparkSession", tmp_path: Path, name: str) -> None:
+    (tmp_path / "order.proto").write_text(PROTO)
+    schema = {"avro": AVRO, "protobuf": "order.proto"}.get(name, "")
+    wanted = Wanted(options={"schema": schema}, columns=arrow_type(COLUMNS), directory=tmp_path)
+    order_format: Format = format_named(name, wanted)
+    order: dict[str, Any] = {field.name: ORDER[field.name] for field in order_format.type}
+    record = order_format.encode(pa.array([order], order_format.type)).results[0].as_py()
+    rows = spark.createDataFrame([(1, record), (2, b"\xff\xff"), (3, None)], "n int, value binary")
+
+    found = rows.select("n", decoded(F.col("value"), order_format).alias("d"))
+    kind = found.schema["d"].dataType["result"].dataType.simpleString()
+    assert kind == ddl(order_format.type).replace(": ", ":").replace(", ", ",")
+    good, bad, null = found.orderBy("n").collect()
+    as_read = good.d.result.asDict(recursive=True)
+    assert as_read | {"at": as_read["at"].astimezone(UTC)} == order
+    assert good.d.error is None
+    assert (bad.d.result, bool(bad.d.error)) == (None, True)
+    assert (null.d.result, null.d.error) == (None, None)
+
+    again = found.select("n", encoded(F.col("d.result"), order_format).alias("e")).orderBy("n").collect()
+    assert [row.e.result for row in again] == [bytearray(record), None, None]
+    assert [row.e.error for row in again] == [None] * 3
