@@ -45,6 +45,7 @@ class GroupCommit:
     digest: bytes
     """Of what the batch is made from. Told apart by it: a replay, and another batch under the same number."""
     members: Sequence[Identity]
+    """Those who have written: a producer whose `is_open` is false has no transaction that could be committed."""
     offsets: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=dict)
     """By group, where its sources go on after this batch."""
 

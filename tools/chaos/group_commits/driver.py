@@ -194,7 +194,9 @@ class Driver:
                     self._rng.choice(shares).append(piece)
         # Ids that come again fence what is left of their last owner; others have to wait for its timeout.
         stem = f"chaos-{self._role.name}" if self._rng.random() < 0.7 else f"chaos-{os.getpid()}-{batch}-{attempt}"
-        return [self._insisted(Share(batch, f"{stem}-{slot}", tuple(share))) for slot, share in enumerate(shares)]
+        # Who writes nothing has no transaction open, and cannot be a member.
+        full = [share for share in shares if share]
+        return [self._insisted(Share(batch, f"{stem}-{slot}", tuple(share))) for slot, share in enumerate(full)]
 
     def _insisted(self, share: Share) -> Identity:
         """One task after the other would be slow, but the machine is small and death has more occasions."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import time
 from dataclasses import dataclass
 from itertools import product
 from random import Random
@@ -12,7 +13,8 @@ from random import Random
 from tools.chaos.group_commits.setting import Setting
 
 DRIVER, TASK = "driver", "task"
-SELF, NODE = "itself", "the node"
+SELF, NODE, NOBODY = "itself", "the node", "nobody"
+"""Nobody: it only stands still for so long that others take it for dead, and then goes on."""
 STEPS = {
     DRIVER: ("begun", "planned", "written", "asked", "answered", "marked"),
     TASK: ("begun", "initialised", "submitted", "flushed", "told"),
@@ -28,10 +30,12 @@ class Fate:
     step: str = ""
     victim: str = SELF
     after_s: float = 0.0
-    """For those who die at any time."""
+    """For those who die at any time; for those who stand still, how long."""
 
     @property
     def name(self) -> str:
+        if self.victim == NOBODY:
+            return f"{self.role} stands still {self.step}"
         return f"{self.victim} at {self.role} {self.step}" if self.victim == NODE else f"{self.role} {self.step}"
 
 
@@ -41,6 +45,12 @@ EVERY_STEP = tuple(Fate(role, step, victim) for role, victim in product(STEPS, (
 
 def draw(rng: Random, role: str) -> Fate:
     return Fate(role, AT_ANY_TIME, SELF, rng.uniform(0.001, 0.6 if role == DRIVER else 0.08))
+
+
+def draw_pause(rng: Random) -> Fate:
+    """Some are longer than the timeout of a transaction."""
+    role = rng.choice((DRIVER, TASK))
+    return Fate(role, rng.choice(STEPS[role]), NOBODY, rng.choice((0.2, 1.0, 4.0)))
 
 
 class Mortal:
@@ -59,6 +69,9 @@ class Mortal:
             return
         fate, self._fate = self._fate, LONG_LIFE
         self._setting.tell("met", fate=fate.name)
+        if fate.victim == NOBODY:
+            time.sleep(fate.after_s)
+            return
         if fate.victim == SELF:
             os.kill(os.getpid(), signal.SIGKILL)
         with socket.socket(socket.AF_UNIX) as line:

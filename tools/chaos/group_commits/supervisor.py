@@ -22,7 +22,7 @@ from ottla.client.group_commit import LastCommit, describe_group_commit
 from ottla.client.offsets import fetch_offsets
 from tools.chaos.group_commits.checkpoint import Checkpoint
 from tools.chaos.group_commits.driver import DRAINED, REFUSED, Driver, Role
-from tools.chaos.group_commits.fates import AT_ANY_TIME, DRIVER, EVERY_STEP, LONG_LIFE, TASK, Fate, draw
+from tools.chaos.group_commits.fates import AT_ANY_TIME, DRIVER, EVERY_STEP, LONG_LIFE, TASK, Fate, draw, draw_pause
 from tools.chaos.group_commits.setting import GROUP, PARTITIONS, QUERY, SINK, Setting
 
 MAIN = "main"
@@ -93,7 +93,8 @@ class Supervisor:
         if of_its_own:
             checkpoint = self._checkpoint.copy_to(self._setting.directory / name).directory.name
         self._setting.tell("double", driver=name, of_its_own=of_its_own)
-        self._doubles[self._fork(Role(name, checkpoint, batches_max=2))] = checkpoint
+        role = Role(name, checkpoint, draw_pause(self._rng), batches_max=2)
+        self._doubles[self._fork(role)] = checkpoint
 
     def _back_up(self) -> None:
         directory = self._setting.directory / f"backup-{self._lives}"
