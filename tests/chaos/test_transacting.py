@@ -105,6 +105,14 @@ def test_a_hasty_transaction_asks_for_its_acknowledgements_after_the_commit() ->
     assert [mop[3:] for mop in answer["mops"] if mop[0] == "send"] == [[7, True], [7, True]]
 
 
+def test_a_library_whose_commit_does_not_notice_failures_is_not_hasty() -> None:
+    client = ScriptedClient()
+    client.is_lost_by_failures, client.ack = True, Ack(Outcome.INFO, error="no report")
+    answer = transact(client, SEND, SEND, is_hasty=True)
+    assert (answer["outcome"], answer["is_broken"]) == (Outcome.FAIL, True)
+    assert [call[0] for call in client.calls] == ["begin", "send"]
+
+
 def test_what_a_hasty_transaction_sent_before_its_abort_is_not_waited_for() -> None:
     client = ScriptedClient()
     answer = transact(client, SEND, commits=False, is_hasty=True)

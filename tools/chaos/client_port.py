@@ -71,12 +71,13 @@ class Client(Protocol):
     rebalanced: set[Key]
     """Given or taken since somebody emptied it."""
     is_lost_by_failures: bool
-    """A transaction that fails is the end of its producer, whatever the library says; why is told there."""
+    """A transaction that fails is the end of its producer, whatever the library says, and a commit may not notice that
+    batches have failed; why is told there."""
 
     def send(self, records: list[tuple[Key, bytes]]) -> list[Ack]: ...
 
     def post(self, records: list[tuple[Key, bytes]]) -> Posted:
-        """The same without waiting, if a commit of this library waits for all that is on its way, and fails with it."""
+        """The same without waiting, unless failures lose the client: then a commit cannot be trusted with it."""
 
     def assign(self, positions: dict[Key, int]) -> None: ...
 

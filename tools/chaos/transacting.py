@@ -84,7 +84,7 @@ class Transaction:
         self._mops += [Send(key, value) for key, value in values]
         posted = self._client.post([(key, seal(key, value, size)) for key, value in values])
         self._posted.append((at, posted))
-        if not self._request.get("is_hasty"):
+        if self._client.is_lost_by_failures or not self._request.get("is_hasty"):
             self._collect()
 
     def _collect(self) -> None:
