@@ -6,16 +6,21 @@ from random import Random
 
 import pytest
 
+from ottla.client.cluster import Cluster
 from ottla.client.group_commit import MembersLost
+from ottla.client.transactions import Identity, TransactionalProducer
 from ottla.spark.internals import TaskPlace
+from ottla.spark.sink import manifests
+from ottla.spark.sink.ending import commit_transaction
 from ottla.spark.sink.exactly_once import WrongBatch
 from tests.spark.drivers import STEPS, Died, Driver
 from tests.spark.topics import Topic
 
 
-@pytest.fixture
-def driver(topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Driver:
-    return Driver(topic, tmp_path, monkeypatch, query=f"query-of-{topic.name}")
+@pytest.fixture(params=["group", "manifest"])
+def driver(request: pytest.FixtureRequest, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Driver:
+    """On a node with group commits; and as on a cluster that has none."""
+    return Driver(topic, tmp_path, monkeypatch, query=f"query-of-{topic.name}", commitProtocol=request.param)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -68,7 +73,36 @@ def test_what_a_failed_attempt_left_is_cleared_away(topic: Topic, driver: Driver
     with pytest.raises(Died):
         driver.task(writer, 0, TaskPlace(0, 0), ["a", "b"], is_dying=True)
     writer.commit([driver.task(writer, 0, TaskPlace(0, 1), ["a", "b"])], 0)
-    assert topic.values() == ["a", "b"]
+    assert sorted(topic.values()) == ["a", "b"]
+
+
+def test_a_decision_is_carried_out_by_the_next_driver(
+    topic: Topic, driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where nobody but drivers can: the node itself carries out what it has decided."""
+
+    async def die(*_: object) -> None:
+        raise Died
+
+    with monkeypatch.context() as patched:
+        patched.setattr(manifests, "commit_transaction", die)
+        with suppress(Died):
+            driver.run_batch(0, ["a", "b"], Random(1))
+    driver.run_batch(0, ["a", "b"], Random(2))
+    assert sorted(topic.values()) == ["a", "b"]
+
+
+def test_rows_that_are_lost_are_told(topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit of manifests: a transaction that is aborted between the decision and its end."""
+    driver = Driver(topic, tmp_path, monkeypatch, query=f"query-of-{topic.name}", commitProtocol="manifest")
+
+    async def end_first(cluster: Cluster, identity: Identity, is_version_2: bool) -> None:
+        await TransactionalProducer(cluster, identity.transactional_id).init()
+        await commit_transaction(cluster, identity, is_version_2)
+
+    monkeypatch.setattr(manifests, "commit_transaction", end_first)
+    with pytest.raises(manifests.RowsLost, match="its rows are lost"):
+        driver.run_batch(0, ["a"], Random(0))
 
 
 def test_of_two_drivers_on_one_checkpoint_one_writes(topic: Topic, driver: Driver) -> None:

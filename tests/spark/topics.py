@@ -72,6 +72,14 @@ class Topic:
         consumer.close()
         return sorted(found, key=lambda message: (message.partition(), message.offset()))
 
+    def ends(self) -> dict[int, int]:
+        """Where readers of committed records get to."""
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "watermarks", "log_level": 0})
+        partitions = consumer.list_topics(self.name, 10).topics[self.name].partitions
+        ends = {index: consumer.get_watermark_offsets(TopicPartition(self.name, index), 10)[1] for index in partitions}
+        consumer.close()
+        return ends
+
     def values(self, isolation: str = "read_committed") -> list[str]:
         return [(message.value() or b"").decode() for message in self.records(isolation)]
 

@@ -18,6 +18,7 @@ from ottla.spark.pipelines.sql import TOPIC_FORMAT
 from ottla.spark.pipelines.state import StateDirectory
 from ottla.spark.pipelines.topics import client_options
 from ottla.spark.pipelines.user_code import words
+from ottla.spark.sink.foreach_batch import batch_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -136,7 +137,7 @@ def topic_writer(format_: str, options: Mapping[str, str], has_dead_letters: boo
 
     def write(batch: "DataFrame", number: int) -> None:
         rows = _signed(batch, number) if has_dead_letters else batch
-        once = {"txnAppId": _query_id(batch), "txnVersion": str(number)}
+        once = batch_options(batch, number)
         rows.drop(DEAD).write.format(format_).mode("append").options(**options, **once).save()
 
     return write

@@ -7,14 +7,19 @@ from ottla.client.group_commit import supports_group_commit
 from ottla.spark import connections, internals
 from ottla.spark.not_ready import NotReady
 from ottla.spark.sink.exactly_once import Decisions, GroupDecisions, GroupOffsets, digest_of, group_offsets_of
+from ottla.spark.sink.manifests import ManifestDecisions
 from ottla.spark.sink.options import SinkOptions
 from ottla.spark.source.progress import Progress
 
 
 def decisions_at(cluster: Cluster, options: SinkOptions) -> Decisions:
-    if options.protocol in ("auto", "group") and connections.run(supports_group_commit(cluster)):
-        return GroupDecisions(cluster)
-    raise NotReady("this cluster has no group commits")
+    """By one request where the cluster has it, and elsewhere by a topic of manifests."""
+    if options.protocol != "manifest":
+        if connections.run(supports_group_commit(cluster)):
+            return GroupDecisions(cluster)
+        if options.protocol == "group":
+            raise NotReady("this cluster has no group commits; Ottla has. Leave out the option 'commitProtocol'")
+    return ManifestDecisions(cluster, options.manifest_topic)
 
 
 def sources_for(checkpoint: str | None, number: int, brokers: str) -> tuple[bytes, GroupOffsets]:

@@ -9,6 +9,7 @@ from ottla.client.cluster import Cluster, Coordinator
 from ottla.client.failures import ClientFailure, Unsupported
 from ottla.client.transactions import Identity, TransactionalProducer
 from ottla.client.versions import Span
+from ottla.wire.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
 from ottla.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from ottla.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 
@@ -16,6 +17,7 @@ _MOVES_EPOCH_FROM = 5
 """The version of EndTxn by which a client says that its transactions are of version 2."""
 
 _CLEARING_TIMEOUT_MS = 1000
+_ONGOING = "Ongoing"
 
 
 async def commit_transaction(cluster: Cluster, identity: Identity, is_version_2: bool) -> None:
@@ -42,6 +44,27 @@ async def _end(cluster: Cluster, identity: Identity, is_commit: bool, is_version
     await cluster.patiently(ask, deadline)
 
 
+async def is_open(cluster: Cluster, identity: Identity) -> bool:
+    """Whether this producer's transaction can be ended by it still; so it seems, too, where nobody can tell."""
+    name, deadline = identity.transactional_id, cluster.deadline()
+
+    async def ask() -> bool:
+        try:
+            answer: DescribeTransactionsResponse = await cluster.ask_coordinator(
+                Coordinator.TRANSACTION, name, DescribeTransactionsRequest([name]), deadline
+            )
+        except Unsupported:  # before Kafka 3.0
+            return True
+        [found] = answer.transaction_states
+        if found.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+            return False
+        cluster.heed(Coordinator.TRANSACTION, name, found.error_code)
+        owner = (found.producer_id, found.producer_epoch)
+        return found.transaction_state == _ONGOING and owner == (identity.producer_id, identity.epoch)
+
+    return await cluster.patiently(ask, deadline)
+
+
 async def clear_away(cluster: Cluster, begin: str, kept: Collection[str]) -> None:
     """Abort the open transactions named `begin`.task.attempt, but for those that are kept.
 
@@ -66,7 +89,7 @@ async def _open_at(cluster: Cluster, node_id: int) -> list[str]:
     connection = await cluster.broker(node_id)
     try:
         answer: ListTransactionsResponse = await connection.ask(
-            ListTransactionsRequest(state_filters=["Ongoing"]), cluster.deadline()
+            ListTransactionsRequest(state_filters=[_ONGOING]), cluster.deadline()
         )
     except Unsupported:  # before Kafka 3.0
         return []
