@@ -19,6 +19,15 @@ _SIZE = Struct(">i")
 _PATIENCE_SECONDS = 180.0
 _LATEST, _LIST_OFFSETS_VERSION, _CREATE_VERSION = -1, 5, 4
 _READ_BYTES = 64 * 1024
+_TOPICS_PER_REQUEST = 10
+"""Kafka takes fewer than 10,000 partitions at once."""
+_NOT_YET = {
+    ErrorCode.NOT_CONTROLLER,
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.BROKER_NOT_AVAILABLE,
+    ErrorCode.INVALID_REPLICATION_FACTOR,  # no broker is unfenced yet
+    ErrorCode.UNKNOWN_SERVER_ERROR,
+}
 
 
 class NotReady(RuntimeError):
@@ -40,9 +49,14 @@ def connected(port: int) -> RawClient:
 def create_topics(
     client: RawClient, topics: Mapping[str, int], configs: Mapping[str, str] | None = None, pause_seconds: float = 0.05
 ) -> None:
-    """All in one request; asked again while the broker is still about to become one."""
+    """As few requests as Kafka takes; asked again while the broker is still about to become one."""
     settings = [CreatableTopicConfig(name, value) for name, value in (configs or {}).items()]
-    wanted = [CreatableTopic(name, partitions, 1, configs=settings) for name, partitions in topics.items()]
+    every = [CreatableTopic(name, partitions, 1, configs=settings) for name, partitions in topics.items()]
+    for first in range(0, len(every), _TOPICS_PER_REQUEST):
+        _create(client, every[first : first + _TOPICS_PER_REQUEST], pause_seconds)
+
+
+def _create(client: RawClient, wanted: list[CreatableTopic], pause_seconds: float) -> None:
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while True:
         frame = request_frame(ApiKey.CREATE_TOPICS, _CREATE_VERSION, CreateTopicsRequest(wanted, 120_000), False)
@@ -51,7 +65,7 @@ def create_topics(
         refused = {name: code for name, code in refused.items() if code != ErrorCode.TOPIC_ALREADY_EXISTS}
         if not refused:
             return
-        if time.monotonic() > deadline:
+        if time.monotonic() > deadline or not set(refused.values()) <= _NOT_YET:
             raise NotReady(f"topics are refused: {refused}")
         wanted = [topic for topic in wanted if topic.name in refused]
         time.sleep(pause_seconds)
