@@ -1,10 +1,11 @@
-"""What a connection still has to send: bytes, and slices of files that leave by `sendfile`."""
+"""What a connection still has to send: bytes, and slices of files; all but small ones leave by `sendfile`."""
 
 import os
 import socket
 import sys
 from collections import deque
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Protocol, cast
 
 from ottla.wire.primitives import Buffer
@@ -13,6 +14,10 @@ CAN_SENDFILE = sys.platform == "linux" and hasattr(os, "sendfile")
 _MSG_MORE = getattr(socket, "MSG_MORE", 0)
 _COPY_BYTES = 256 * 1024
 _GATHERED_MAX = 64
+_READ_BYTES_MAX = 16 * 1024
+"""Slices up to this size are read: one `send` of the whole answer is cheaper than `send`, `sendfile`, `send`."""
+_HELD_BYTES_MAX = 64 * 1024
+"""No slice is read while more than this waits: a peer that takes nothing costs no more memory for it."""
 _TURN_BYTES = 4 * 1024 * 1024
 """How much one connection may push before the event loop looks at the others."""
 
@@ -34,7 +39,7 @@ class FileSlice(Protocol):
 
 
 class Outbox:
-    """Sends in order, as far as the socket takes it. `unsent_bytes` counts memory, not file slices."""
+    """Sends in order, as far as the socket takes it. `unsent_bytes` counts memory, not slices still in their files."""
 
     __slots__ = ("_queue", "_sendfile", "_sock", "_sock_fd", "unsent_bytes")
 
@@ -60,10 +65,23 @@ class Outbox:
             if position > at:
                 self._queue.append(view[at:position])
                 at = position
-            self._queue.extend(_Pending(piece) for piece in cast(Iterable[FileSlice], slices) if piece.size)
+            for piece in cast(Iterable[FileSlice], slices):
+                if piece.size:
+                    self._put_slice(piece)
         if at < len(data):
             self._queue.append(view[at:])
         self.unsent_bytes += len(data)
+
+    def _put_slice(self, piece: FileSlice) -> None:
+        if piece.size <= _READ_BYTES_MAX and self.unsent_bytes <= _HELD_BYTES_MAX:
+            # What cannot be read now cannot be sent either; that is found out, and told, when its turn comes.
+            with suppress(OSError):
+                data = os.pread(piece.file.fd, piece.size, piece.position)
+                if len(data) == piece.size:
+                    self._queue.append(memoryview(data))
+                    self.unsent_bytes += len(data)
+                    return
+        self._queue.append(_Pending(piece))
 
     def flush(self) -> bool:
         """Send until the socket is full or the turn is over; True when nothing is left. OSError means a lost peer."""
