@@ -1,7 +1,7 @@
 """The settings of a topic, and `LogConfig`: the typed values of one topic that storage and replication read."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
 from ottla.base.setting_rows.inert import NOTE
 from ottla.base.setting_rows.log import gzip_level
@@ -165,17 +165,16 @@ class LogConfig:
     segment_jitter_ms: int = 0
     segment_ms: int = 7 * _DAY_MS
     unclean_leader_election_enable: bool = False
+    # Every append asks for these two.
+    is_compacted: bool = field(init=False)
+    is_log_append_time: bool = field(init=False)
 
-    @property
-    def is_compacted(self) -> bool:
-        return "compact" in self.cleanup_policy
-
-    @property
-    def is_log_append_time(self) -> bool:
-        return self.message_timestamp_type == "LogAppendTime"
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "is_compacted", "compact" in self.cleanup_policy)
+        object.__setattr__(self, "is_log_append_time", self.message_timestamp_type == "LogAppendTime")
 
 
-_LOG_CONFIG_FIELDS = frozenset(field.name for field in fields(LogConfig))
+_LOG_CONFIG_FIELDS = frozenset(one.name for one in fields(LogConfig) if one.init)
 
 
 def inherited_text(row: Setting, broker: Mapping[str, str]) -> str | None:

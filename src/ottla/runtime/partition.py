@@ -28,6 +28,7 @@ from ottla.wire.malformed import Malformed
 from ottla.wire.produced import check_produced
 
 NO_TIMESTAMP = -1
+_new = tuple.__new__
 
 
 class BadRecords(Refused):
@@ -180,8 +181,8 @@ class Partition:
         assert data is not None
         if acks == -1 and not leader.has_enough_in_sync:
             raise Refused(ErrorCode.NOT_ENOUGH_REPLICAS, f"{len(leader.term.isr)} replicas of {self.key} are in sync")
-        if header.size > config.segment_bytes:
-            raise Refused(ErrorCode.RECORD_LIST_TOO_LARGE, f"a batch of {header.size} bytes is larger than a segment")
+        if len(data) > config.segment_bytes:
+            raise Refused(ErrorCode.RECORD_LIST_TOO_LARGE, f"a batch of {len(data)} bytes is larger than a segment")
         if config.is_compacted:
             self._check_keys(data, header)
         stamped_ms = NO_TIMESTAMP
@@ -206,7 +207,9 @@ class Partition:
         if stamped_ms != NO_TIMESTAMP:
             header = stamp_append_time(data, 0, stamped_ms)
         base_offset = self._write(data, header, leader, now_ms)
-        return Appended(base_offset, base_offset + header.last_offset_delta + 1, stamped_ms, self.log.start_offset)
+        end_offset = base_offset + header.last_offset_delta + 1
+        appended: Appended = _new(Appended, (base_offset, end_offset, stamped_ms, self.log.start_offset))
+        return appended
 
     def append_own(self, batch: bytearray, now_ms: int, admission: Admission = NOT_ADMITTED) -> int:
         """Append a batch that this node has made itself, as a coordinator; where the log ends then."""

@@ -25,7 +25,8 @@ class Slices(tuple[FileSlice, ...]):
 
     @property
     def size(self) -> int:
-        return sum(part.size for part in self)
+        # Nearly always there is one; this is asked several times for each answer.
+        return self[0].size if len(self) == 1 else sum([part.size for part in self])
 
     def read(self) -> bytes:
         """The bytes themselves, for what cannot be sent by file."""

@@ -15,6 +15,7 @@ _pack_classic = Struct(">ii").pack
 _pack_flexible = Struct(">iix").pack
 _pack_size_into = Struct(">i").pack_into
 _FIXED_BYTES = 10
+_new = tuple.__new__
 
 
 class RequestHeader(NamedTuple):
@@ -41,7 +42,7 @@ def decode_request_header(buf: memoryview, at: int, flexible_from: Mapping[int, 
         raise Malformed(f"request header: {broken}") from broken
     if at > len(buf):
         raise Malformed(f"request header ends {at - len(buf)} bytes behind the end of its frame")
-    return RequestHeader(key, version, correlation_id, client_id), at
+    return _new(RequestHeader, (key, version, correlation_id, client_id)), at
 
 
 def encode_request_header(out: Buffer, header: RequestHeader, flexible: bool) -> None:

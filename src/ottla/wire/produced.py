@@ -38,9 +38,10 @@ def check_produced(data: Bytes | None) -> BatchHeader:
         # Producers try again after CORRUPT_MESSAGE: it is for what a wire may have done, not for what they meant.
         is_meant = len(data) < HEADER_BYTES or data[_MAGIC_AT] in _OLD_MAGICS
         raise Refused(ErrorCode.INVALID_RECORD if is_meant else ErrorCode.CORRUPT_MESSAGE, str(fault)) from None
-    if header.size > len(data):
-        raise Refused(ErrorCode.INVALID_RECORD, f"record batch of {header.size} bytes in {len(data)}")
-    if header.size < len(data):
+    size = header.size
+    if size > len(data):
+        raise Refused(ErrorCode.INVALID_RECORD, f"record batch of {size} bytes in {len(data)}")
+    if size < len(data):
         raise Refused(ErrorCode.INVALID_RECORD, "more than one record batch in one partition")
     if not crc_ok(data, 0, header):
         raise Refused(ErrorCode.CORRUPT_MESSAGE, "the checksum of the record batch does not fit")

@@ -57,7 +57,7 @@ def _whole_refusal(ask: FetchRequest) -> ErrorCode | None:
         return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     if ask.isolation_level not in (0, _READ_COMMITTED):
         return ErrorCode.INVALID_REQUEST
-    if sum(len(topic.partitions) for topic in ask.topics) > PARTITIONS_PER_REQUEST_MAX:
+    if sum([len(topic.partitions) for topic in ask.topics]) > PARTITIONS_PER_REQUEST_MAX:
         return ErrorCode.INVALID_REQUEST
     return None
 

@@ -82,7 +82,7 @@ class ProduceApi:
                 result = PartitionProduceResponse(data.index, 0, -1, -1, -1)
                 answer.partition_responses.append(result)
                 try:
-                    admission = admitted.get(id(data), NOT_ADMITTED)
+                    admission = admitted.get(id(data), NOT_ADMITTED) if admitted else NOT_ADMITTED
                     if isinstance(admission, Refused):
                         raise admission
                     self._append(call, topic, data, result, admission, now_ms, waiting)

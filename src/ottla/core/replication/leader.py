@@ -36,14 +36,23 @@ class Leadership:
 
 
 class Leader:
-    __slots__ = ("_followers", "_joining", "_lag_ms_max", "end", "epoch_start", "high_watermark", "term")
+    __slots__ = (
+        "_followers",
+        "_joining",
+        "_lag_ms_max",
+        "end",
+        "epoch_start",
+        "has_enough_in_sync",
+        "high_watermark",
+        "term",
+    )
 
     def __init__(
         self, term: Leadership, end: Offset, high_watermark: Offset, now_ms: int, lag_ms_max: int = REPLICA_LAG_MS_MAX
     ) -> None:
         assert term.me in term.isr
         assert high_watermark <= end
-        self.term = term
+        self._take(term)
         self.end = end
         self.epoch_start = end
         self.high_watermark = high_watermark
@@ -52,14 +61,10 @@ class Leader:
         self._followers = {replica: _Follower(now_ms) for replica in term.replicas if replica != term.me}
         self._advance()
 
-    @property
-    def has_enough_in_sync(self) -> bool:
-        """Whether acks=all may be promised: more replicas than exist are never asked for."""
-        return len(self.term.isr) >= self._min_isr
-
-    @property
-    def _min_isr(self) -> int:
-        return min(self.term.min_isr, len(self.term.replicas))
+    def _take(self, term: Leadership) -> None:
+        self.term = term
+        # Whether acks=all may be promised: more replicas than exist are never asked for. Every append looks at it.
+        self.has_enough_in_sync = len(term.isr) >= min(term.min_isr, len(term.replicas))
 
     def on_append(self, end: Offset) -> bool:
         """The leader's own log reaches to `end`; True when that commits something."""
@@ -98,7 +103,7 @@ class Leader:
     def on_term(self, term: Leadership) -> bool:
         """The controller has spoken: a new in-sync set, or the answer to a proposal."""
         assert term.epoch == self.term.epoch
-        self.term = term
+        self._take(term)
         self._joining = frozenset()
         return self._advance()
 
