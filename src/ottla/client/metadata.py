@@ -30,8 +30,6 @@ class TopicView(NamedTuple):
 class ClusterView:
     brokers: dict[int, Address] = field(default_factory=dict)
     topics: dict[str, TopicView] = field(default_factory=dict)
-    names: dict[bytes, str] = field(default_factory=dict)
-    """Of topics, by their ids."""
     errors: dict[str, int] = field(default_factory=dict)
     """Of the topics that were asked for and are not there."""
 
@@ -40,27 +38,19 @@ class ClusterView:
         for topic in response.topics:
             if topic.name is None:
                 continue
-            self._forget(topic.name)
+            self.errors.pop(topic.name, None)
+            self.topics.pop(topic.name, None)
             if topic.error_code and topic.error_code != ErrorCode.LEADER_NOT_AVAILABLE:
                 self.errors[topic.name] = topic.error_code
             else:
                 self._learn(topic.name, topic)
-
-    def _forget(self, name: str) -> None:
-        self.errors.pop(name, None)
-        gone = self.topics.pop(name, None)
-        if gone is not None:
-            self.names.pop(gone.id, None)
 
     def _learn(self, name: str, topic: MetadataResponseTopic) -> None:
         leaders = {
             one.partition_index: one.leader_id if one.leader_id in self.brokers else NO_LEADER
             for one in topic.partitions
         }
-        view = TopicView(bytes(topic.topic_id), topic.is_internal, leaders)
-        self.topics[name] = view
-        if view.has_id:
-            self.names[view.id] = name
+        self.topics[name] = TopicView(bytes(topic.topic_id), topic.is_internal, leaders)
 
     def leader(self, place: TopicPartition) -> int:
         topic = self.topics.get(place.topic)

@@ -126,6 +126,16 @@ class Outbound:
         self._waiting.popleft()
         return self._end(head, failure)
 
+    def give_up(self) -> list[Settled]:
+        """Nothing is sent (again) from here on; what is under way is still told of."""
+        if self.is_empty or self.failure is not None:
+            return []
+        self.failure = NotDelivered(f"{self.place} was given up")
+        lost = [*self._returned, *self._waiting]
+        self._returned.clear()
+        self._waiting.clear()
+        return [Settled(one, failure=_verdict(self.place, one, self.failure)) for one in lost]
+
     def _is_consequence(self, batch: Batch, failure: ClientFailure) -> bool:
         """Out of order because one before it has not arrived: it may arrive yet."""
         if not isinstance(failure, BrokerRefused) or failure.code != ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:

@@ -93,6 +93,16 @@ class BatchSender:
         if self.failure is not None:
             raise self.failure
 
+    def give_up(self) -> None:
+        """What has not been sent is not; what is under way is waited for by `flush`, and not sent again."""
+        for queue in self._queues.values():
+            self._settle(queue.give_up())
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether the sequence of some partition is broken in this epoch."""
+        return any(queue.failure is not None for queue in self._queues.values())
+
     def begin_anew(self) -> None:
         """Another epoch: sequences begin at 0, and what failed before is forgotten."""
         if self._answers:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Mapping
+from contextlib import suppress
 from typing import NamedTuple, TypeVar
 
 from ottla.base.types import Offset, TopicName, TopicPartition
@@ -165,11 +166,10 @@ class TransactionalProducer:
     async def abort(self, deadline: Deadline | None = None) -> None:
         """Nothing of it counts."""
         deadline = deadline or self._cluster.deadline()
-        has_gaps = False
-        try:
+        self._sender.give_up()
+        with suppress(ClientFailure):
             await self.flush()
-        except ClientFailure:
-            has_gaps = True
+        has_gaps = self._sender.has_gaps
         await self._end(False, deadline)
         if has_gaps and not self.joins_by_itself:
             # A classic transaction leaves the epoch as it is, in which the sequences have gaps now (KIP-360).

@@ -20,6 +20,11 @@ from ottla.client.produce import BatchSender
 from ottla.client.settings import ClientSettings
 from ottla.client.transactions import Identity, TransactionalProducer
 from ottla.wire.batch import ProducerStamp, encode_batch, new_records
+from ottla.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopicResult,
+)
 from ottla.wire.messages.commit_group import CommitGroupResponse
 from ottla.wire.messages.end_txn import EndTxnResponse
 from ottla.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
@@ -264,6 +269,34 @@ def test_a_commit_is_done_refused_or_unknown_and_never_taken_for_another(
                     await producer.commit(world.cluster.deadline(0.2))
 
     run(play())
+
+
+@pytest.mark.parametrize("answer", [stored(ErrorCode.NOT_ENOUGH_REPLICAS), silent], ids=["not yet", "nothing"])
+def test_an_abort_does_not_wait_for_what_cannot_be_stored(run: Run[None], answer: Callable[[Asked], Any]) -> None:
+    async def play() -> None:
+        async with World() as world:
+            world.cluster.settings = replace(world.cluster.settings, patience_s=60, request_s=0.1)
+            made = [InitProducerIdResponse(producer_id=7, producer_epoch=epoch) for epoch in range(2)]
+            world.answer(ApiKey.INIT_PRODUCER_ID, lambda asked: asked.answer(made.pop(0)), silent)
+            world.answer(ApiKey.ADD_PARTITIONS_TO_TXN, _added, silent)
+            world.answer(ApiKey.END_TXN, ended(), silent)
+            world.answer(ApiKey.PRODUCE, answer, silent)
+            producer = TransactionalProducer(world.cluster, "mine")
+            await producer.init()
+            for _ in range(3):
+                stamp = producer.stamp(PLACE, 1)
+                await producer.submit(PLACE, encode_batch(new_records([(None, b"x")], 0), producer=stamp))
+            await asyncio.wait_for(producer.abort(), 10)
+            # The sequences of a classic producer have a gap now, so there must be another epoch (KIP-360).
+            assert producer.identity == Identity("mine", 7, 1)
+            assert producer.stamp(PLACE, 1).base_sequence == 0
+
+    run(play())
+
+
+def _added(asked: Asked) -> bytes:
+    results = [AddPartitionsToTxnTopicResult("t", [AddPartitionsToTxnPartitionResult(0, 0)])]
+    return asked.answer(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results))
 
 
 def test_a_group_commit_whose_answer_is_lost_is_asked_again_and_is_a_replay(run: Run[None]) -> None:

@@ -134,6 +134,20 @@ def test_a_failure_is_definite_only_if_no_attempt_may_have_stored_the_batch(
     assert isinstance(second.failure, Fenced if verdict is Fenced else NotDelivered)
 
 
+def test_what_is_given_up_is_not_sent_again() -> None:
+    queue, batches = outbound(3)
+    [flying] = take_all(queue)
+    assert [(one.batch, type(one.failure)) for one in queue.give_up()] == [
+        (batches[1], NotDelivered),
+        (batches[2], NotDelivered),
+    ]
+    [end] = queue.on_failed(flying, LOST, 0.0)
+    assert isinstance(end.failure, OutcomeUnknown)
+    assert queue.is_empty
+    with pytest.raises(NotDelivered, match="was given up"):
+        queue.check()
+
+
 def test_when_time_is_up_the_last_failure_counts() -> None:
     queue, batches = outbound(2, give_up_at=10.0)
     [batch] = take_all(queue)
