@@ -14,6 +14,7 @@ BROKER_SETTINGS: dict[str, Setting] = rows_by_name(BROKER_ROWS)
 DEFAULT_PORT = 9092
 _SECURE_PROTOCOLS = frozenset({"SSL", "SASL_PLAINTEXT", "SASL_SSL"})
 _FIRST_NODE = BrokerId(1)
+_EVERYWHERE = frozenset({"0.0.0.0", "::"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +119,9 @@ class BrokerConfig:
         listeners = _listeners(texts.get("listeners") or f"127.0.0.1:{DEFAULT_PORT}")
         _check_protocols(listeners, texts.get("listener.security.protocol.map", ""))
         chosen["listeners"] = listeners
-        chosen["advertised_listeners"] = _listeners(texts.get("advertised.listeners"))
+        advertised = _listeners(texts.get("advertised.listeners"))
+        _check_advertised(advertised, listeners)
+        chosen["advertised_listeners"] = advertised
         if texts.get("metrics.listener"):
             Listener.parse(texts["metrics.listener"])
         directories = texts.get("log.dirs") or texts.get("log.dir")
@@ -193,6 +196,16 @@ def _check_protocols(listeners: Iterable[Listener], protocols: str) -> None:
         protocol = said.get(listener.name, listener.name).strip().upper()
         if protocol in _SECURE_PROTOCOLS:
             raise BadSetting(f"listener {listener.name} wants {protocol}; only PLAINTEXT is served so far")
+
+
+def _check_advertised(advertised: Iterable[Listener], listeners: Iterable[Listener]) -> None:
+    """Clients are sent there, so it must be a place, and one that is listened on."""
+    names = {listener.name for listener in listeners}
+    for told in advertised:
+        if told.name not in names:
+            raise BadSetting(f"advertised.listeners names {told.name}, and no listener has that name")
+        if told.host in _EVERYWHERE:
+            raise BadSetting(f"advertised.listeners needs an address that clients can reach, not {told.address}")
 
 
 def _listeners(text: str | None) -> tuple[Listener, ...]:

@@ -72,6 +72,8 @@ def test_variables_of_other_programs_are_left_alone() -> None:
         (Flags(settings={"group.min.session.timeout.ms": "1800001"}), "must not exceed group.max.session.timeout.ms"),
         (Flags(settings={"group.consumer.session.timeout.ms": "5000"}), "must be below group.consumer.session.timeout"),
         (Flags(listen="SSL://127.0.0.1:1"), "wants SSL"),
+        (Flags(settings={"advertised.listeners": "PLAINTEXT://0.0.0.0:1"}), "an address that clients can reach"),
+        (Flags(settings={"advertised.listeners": "OUTSIDE://example.com:1"}), "no listener has that name"),
         (
             Flags(listen="OUT://:1", settings={"listener.security.protocol.map": "IN:PLAINTEXT, OUT:SASL_SSL"}),
             "listener OUT wants SASL_SSL",
