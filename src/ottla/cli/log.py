@@ -56,7 +56,9 @@ def dump(
     except BrokenPipeError:
         raise
     except OSError as failure:
-        raise Failed(f"cannot read {failure.filename or path}: {failure.strerror}") from None
+        if failure.filename is None:
+            raise  # not the file that is read, but what is written to
+        raise Failed(f"cannot read {failure.filename}: {failure.strerror}") from None
     for fault in faults:
         print(text_of({"kind": "fault", "file": str(fault.file), "position": fault.position, "what": fault.what}))
     if faults:

@@ -76,6 +76,10 @@ def run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         discard_output()
         return FAILED
+    except OSError as failure:
+        # Commands explain the files that they read; what is left is what they write to: a full disk, mostly.
+        discard_output()
+        return _complain(f"cannot write the output: {failure.strerror or failure}", FAILED)
 
 
 def _complain(what: str, code: int) -> int:

@@ -1,10 +1,15 @@
 """The commands that change a cluster, against a real node."""
 
 import json
+import os
 import re
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
 import ottla
 from ottla.cli.main import COMMANDS
@@ -177,3 +182,22 @@ def test_a_group_is_set_up_by_name(cluster: Cli) -> None:
 
 def test_the_version_is_told_where_it_is_looked_for(cluster: Cli) -> None:
     assert cluster("--version")[:2] == (0, f"ottla {ottla.__version__}\n")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+@pytest.mark.parametrize("command", [("topic", "list"), ("consume", "TOPIC"), ("log", "dump", "LOG"), ("version",)])
+def test_output_that_cannot_be_written_is_one_line(
+    ottla_broker: Broker, ottla_topic: str, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    (tmp_path / "00000000000000000000.log").touch()
+    words = [{"TOPIC": ottla_topic, "LOG": str(tmp_path)}.get(word, word) for word in command]
+    environment = {**os.environ, "OTTLA_BOOTSTRAP": ottla_broker.bootstrap}
+    producer = Producer({"bootstrap.servers": ottla_broker.bootstrap})
+    producer.produce(ottla_topic, b"x")
+    assert producer.flush(10) == 0
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "ottla", *words], stdout=full, stderr=subprocess.PIPE, env=environment
+        )
+    assert done.returncode == 1
+    assert done.stderr == b"ottla: cannot write the output: No space left on device\n"
