@@ -44,7 +44,8 @@ class ConfluentClient:
         }
         self._producer = Producer(shared | _producing(settings))
         self._consumer = Consumer(shared | _consuming(settings))
-        if settings.transactional_id:
+        self._is_transactional = bool(settings.transactional_id)
+        if self._is_transactional:
             self._take_over()
 
     def _take_over(self) -> None:
@@ -77,7 +78,10 @@ class ConfluentClient:
             try:
                 self._producer.produce(topic, data, partition=partition, on_delivery=report_to(at))
             except KafkaException as refusal:
-                acks[at] = refused(refusal.args[0].name())
+                error = refusal.args[0]
+                if self._is_transactional:  # a commit would not know of it
+                    raise TransactionFailed(error.name(), error.fatal()) from refusal
+                acks[at] = refused(error.name())
 
         def collect() -> list[Ack]:
             self._flush()

@@ -95,7 +95,7 @@ class JavaClient:
 
     def post(self, records: list[tuple[Key, bytes]]) -> Posted:
         rows = [[*split_key(key), base64.b64encode(data).decode()] for key, data in records]
-        ticket = self._do("post", records=rows)["ticket"]
+        ticket = self._transact("post", records=rows)["ticket"]
         return lambda: self._collect(ticket)
 
     def _collect(self, ticket: int) -> list[Ack]:
@@ -138,10 +138,11 @@ class JavaClient:
     def end(self, commits: bool) -> None:
         self._transact("end", commits=commits)
 
-    def _transact(self, call: str, **what: Any) -> None:
+    def _transact(self, call: str, **what: Any) -> dict[str, Any]:
         answer = self._ask(call, **what)
         if "error" in answer:
             raise TransactionFailed(answer["error"], answer["is_fatal"])
+        return answer
 
 
 def _rows(positions: dict[Key, int]) -> list[list[Any]]:

@@ -31,7 +31,7 @@ from tools.chaos.history import Key, Outcome
 from tools.chaos.payload import split_key
 
 FETCH_BYTES_MAX = 65536
-Answer = asyncio.Future[Offset | None] | ClientFailure
+Answer = asyncio.Future[Offset | None]
 
 
 class OttlaClient:
@@ -74,7 +74,7 @@ class OttlaClient:
             try:
                 answers.append(await self._producer.submit(place, batch))
             except ClientFailure as failure:
-                answers.append(failure)
+                raise TransactionFailed(repr(failure), isinstance(failure, Fenced)) from failure
         return answers
 
     def assign(self, positions: dict[Key, int]) -> None:
@@ -153,8 +153,6 @@ async def _acks_of(answers: list[Answer]) -> list[Ack]:
 
 
 async def _ack_of(answer: Answer) -> Ack:
-    if isinstance(answer, ClientFailure):
-        return Ack(Outcome.INFO, error=repr(answer))
     try:
         return Ack(Outcome.OK, await answer)
     except ClientFailure as failure:

@@ -77,7 +77,10 @@ class Client(Protocol):
     def send(self, records: list[tuple[Key, bytes]]) -> list[Ack]: ...
 
     def post(self, records: list[tuple[Key, bytes]]) -> Posted:
-        """The same without waiting, unless failures lose the client: then a commit cannot be trusted with it."""
+        """The same without waiting, unless failures lose the client: then a commit cannot be trusted with it.
+
+        What a transaction cannot even send fails it at once.
+        """
 
     def assign(self, positions: dict[Key, int]) -> None: ...
 

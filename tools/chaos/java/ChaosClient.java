@@ -42,7 +42,7 @@ public class ChaosClient {
     private final KafkaProducer<byte[], byte[]> producer;
     private final KafkaConsumer<byte[], byte[]> consumer;
     private final Set<TopicPartition> rebalanced = new HashSet<>();
-    private final Map<Integer, List<Object>> posted = new HashMap<>();
+    private final Map<Integer, List<Future<RecordMetadata>>> posted = new HashMap<>();
     private int tickets = 0;
     private final long callMs;
     private final long sendMs;
@@ -105,34 +105,27 @@ public class ChaosClient {
 
     /** Which acknowledgements to ask for later. */
     private int post(JsonNode records) {
-        List<Object> results = new ArrayList<>();
+        List<Future<RecordMetadata>> results = new ArrayList<>();
         for (JsonNode record : records) {
             byte[] value = Base64.getDecoder().decode(record.get(2).asText());
             TopicPartition place = place(record);
-            try {
-                results.add(producer.send(new ProducerRecord<>(place.topic(), place.partition(), null, value)));
-            } catch (KafkaException refusal) {
-                results.add(refusal);
-            }
+            results.add(producer.send(new ProducerRecord<>(place.topic(), place.partition(), null, value)));
         }
         posted.put(++tickets, results);
         return tickets;
     }
 
     private void collect(int ticket, ArrayNode acks) throws InterruptedException {
-        for (Object result : posted.remove(ticket)) {
+        for (Future<RecordMetadata> result : posted.remove(ticket)) {
             acks.add(ack(result));
         }
     }
 
-    private ArrayNode ack(Object result) throws InterruptedException {
+    private ArrayNode ack(Future<RecordMetadata> result) throws InterruptedException {
         ArrayNode ack = JSON.createArrayNode();
         try {
-            if (result instanceof Future<?> future) {
-                RecordMetadata there = (RecordMetadata) future.get(sendMs, TimeUnit.MILLISECONDS);
-                return ack.add(there.hasOffset() ? there.offset() : -1L).add("");
-            }
-            return ack.addNull().add(result.getClass().getSimpleName());
+            RecordMetadata there = result.get(sendMs, TimeUnit.MILLISECONDS);
+            return ack.add(there.hasOffset() ? there.offset() : -1L).add("");
         } catch (ExecutionException failure) {
             return ack.addNull().add(failure.getCause().getClass().getSimpleName());
         } catch (java.util.concurrent.TimeoutException failure) {
