@@ -17,7 +17,7 @@ from tests.compat.brokers import Broker, DidNotStart, KafkaBroker, OttlaBroker
 from tests.compat.java import kafka_libs, kafka_version
 
 ANSWER_SECONDS_MAX = 180.0
-STOP_SECONDS_MAX = 180.0
+STOP_SECONDS_MAX = 300.0
 
 STOCK_HEAP = ("-Xmx1G", "-Xms1G")
 STOCK_JVM = (

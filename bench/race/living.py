@@ -55,13 +55,16 @@ def many_partitions(arena: Arena) -> Iterator[Row]:
         with Meter(broker.pid) as idle:
             time.sleep(arena.seconds(10.0, 1.0))
         resting_mb = memory_mb(broker.pid)
+        stopping = time.monotonic()
         broker.stop_and_wait()
+        stopped = time.monotonic() - stopping
         begun = broker.launch()
         restarted = _acknowledged(broker, topics) - begun
         figures = {
             "creation s": created,
             "idle cpu %": idle.cpu / idle.seconds * 100,
             "idle memory MB": resting_mb,
+            "stop s": stopped,
             "restart s": restarted,
         }
         yield Row("created, at rest, stopped and started again", figures)

@@ -39,6 +39,7 @@ MEASURES: Mapping[str, Measure] = {
     "idle cpu %": Measure(_DOWN, 0.5),
     "restart after kill s": Measure(_DOWN, 1.0),
     "creation s": Measure(_DOWN),
+    "stop s": Measure(_DOWN),
     "connecting s": Measure(_DOWN),
     "joined s": Measure(_DOWN),
     "acks/s": Measure(_UP, 1.0, bounded_by_client=True),
