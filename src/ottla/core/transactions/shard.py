@@ -6,7 +6,7 @@ append and apply the records of one decision before it asks the next question.
 """
 
 from collections.abc import Iterator
-from itertools import count
+from itertools import count, islice
 from random import Random
 
 from ottla.base.errors import ErrorCode, Refused
@@ -35,6 +35,8 @@ from ottla.core.transactions.transitions import completed, fenced, needs_new_id,
 _ID_BYTES_MAX = 32_767
 _AGAIN_MS = 1_000
 """When to look again at what was due, in case its records do not make it into the log."""
+
+_EXPIRED_AT_ONCE_MAX = 1_000
 
 
 class TransactionShard:
@@ -253,12 +255,20 @@ class TransactionShard:
         self._markers.arm(transactional_id, out.now_ms)
 
     def _expire(self, out: Outcome) -> None:
-        self._deadlines.set(Due(EXPIRY), out.now_ms + self._settings.id_expiration_check_interval_ms)
+        """Forget ids that have been idle for long; of very many a part, and soon the next one."""
         expired_ms = out.now_ms - self._settings.id_expiration_ms
-        for transactional_id, transaction in self._transactions.items():
-            is_idle = transaction.status is Status.EMPTY or transaction.status.is_complete
-            if is_idle and transaction.updated_ms <= expired_ms:
-                self._put(transactional_id, None, out)
+        expired = (
+            transactional_id
+            for transactional_id, transaction in self._transactions.items()
+            if transaction.updated_ms <= expired_ms
+            and (transaction.status is Status.EMPTY or transaction.status.is_complete)
+        )
+        forgotten = list(islice(expired, _EXPIRED_AT_ONCE_MAX))
+        for transactional_id in forgotten:
+            self._put(transactional_id, None, out)
+        is_all = len(forgotten) < _EXPIRED_AT_ONCE_MAX
+        wait_ms = self._settings.id_expiration_check_interval_ms if is_all else _AGAIN_MS
+        self._deadlines.set(Due(EXPIRY), out.now_ms + wait_ms)
 
     # The log
 
