@@ -63,8 +63,9 @@ def _start(node: NodeProcess) -> None:
     node.wait_until_it_listens()
 
 
-def find_coordinator(client: RawClient, group: str) -> None:
-    frame = request_frame(ApiKey.FIND_COORDINATOR, 3, FindCoordinatorRequest(group), True)
+def find_coordinator(client: RawClient, name: str, kind: int = 0) -> None:
+    """Of a group, or (1) of a transactional id."""
+    frame = request_frame(ApiKey.FIND_COORDINATOR, 3, FindCoordinatorRequest(name, kind), True)
     while FindCoordinatorResponse.decode(client.ask(frame)[1:], 0, 3)[0].error_code:
         time.sleep(0.01)
 

@@ -5,20 +5,21 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from bench.node import NodeProcess, running
 from bench.rawclient import RawClient, produce_frame
 
 Figures = dict[str, float]
+Result = TypeVar("Result")
 RECORD_BYTES = 1000
 
 
-def _in_process(work: Callable[..., float], *args: Any) -> float:
-    """Run in a fresh process, so that the client's state is the same in every run; its result in seconds."""
+def in_process(work: Callable[..., Result], *args: Any) -> Result:
+    """Run in a fresh process, so that the client's state is the same in every run; its result."""
     context = multiprocessing.get_context("spawn")
     with context.Pool(1) as pool:
-        return float(pool.apply(work, args))
+        return pool.apply(work, args)
 
 
 def produce_with_librdkafka(bootstrap: str, topic: str, count: int, size: int) -> float:
@@ -76,9 +77,9 @@ def throughput(gigabytes: float) -> Figures:
         client.create_topic("bulk")
         client.close()
         before = node.cpu_seconds
-        produced = _in_process(produce_with_librdkafka, node.bootstrap, "bulk", count, RECORD_BYTES)
+        produced = in_process(produce_with_librdkafka, node.bootstrap, "bulk", count, RECORD_BYTES)
         between = node.cpu_seconds
-        consumed = _in_process(consume_with_librdkafka, node.bootstrap, "bulk", count)
+        consumed = in_process(consume_with_librdkafka, node.bootstrap, "bulk", count)
         after = node.cpu_seconds
         return {
             "produce cpu s/GB": (between - before) / gigabytes,
@@ -147,7 +148,7 @@ def restart_after_kill(gigabytes: float, partitions: int = 100) -> Figures:
         client.create_topic("much", partitions)
         client.close()
         count = int(gigabytes * 1e9 / RECORD_BYTES)
-        _in_process(produce_with_librdkafka, node.bootstrap, "much", count, RECORD_BYTES)
+        in_process(produce_with_librdkafka, node.bootstrap, "much", count, RECORD_BYTES)
         node.kill()
         begun = node.launch()
         try:
