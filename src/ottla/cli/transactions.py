@@ -7,6 +7,7 @@ from typing import Any
 from ottla.base.errors import ErrorCode
 from ottla.cli.brokers import Brokers
 from ottla.cli.exchange import Exchange, checked
+from ottla.cli.failure import Failed, Misused
 from ottla.cli.places import Place, place_name
 from ottla.client.addresses import Address
 from ottla.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
@@ -18,6 +19,16 @@ NO_TIMEOUT_MS = 2**31 - 1
 _IDS_PER_REQUEST = 1000
 _HAS_DURATION, _HAS_PATTERN = 1, 2
 _OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
+STATES = {
+    "empty": "Empty",
+    "ongoing": "Ongoing",
+    "prepare-commit": "PrepareCommit",
+    "prepare-abort": "PrepareAbort",
+    "complete-commit": "CompleteCommit",
+    "complete-abort": "CompleteAbort",
+}
+"""As the command line spells them, and as Kafka does."""
+_WORDS = {name: word for word, name in STATES.items()}
 
 
 @dataclass(frozen=True)
@@ -36,6 +47,11 @@ class Transaction:
     @property
     def is_open(self) -> bool:
         return self.state in _OPEN_STATES
+
+    @property
+    def word(self) -> str:
+        """The state, as the command line spells it."""
+        return _WORDS.get(self.state, self.state.lower())
 
     @property
     def identity(self) -> tuple[int, int]:
@@ -81,6 +97,9 @@ def listed(brokers: Brokers, wanted: Wanted) -> list[Transaction]:
 
 
 def described(brokers: Brokers, transactional_id: str) -> Transaction:
+    if not transactional_id:
+        raise Misused("a transactional id is not empty")
+
     def ask() -> tuple[int, Any]:
         coordinator = brokers.coordinator(transactional_id)
         [answer] = coordinator.ask(DescribeTransactionsRequest([transactional_id])).transaction_states
@@ -94,7 +113,8 @@ def producers(brokers: Brokers, places: Iterable[Place]) -> list[ActiveProducer]
     """Those that the leaders of the partitions remember, by partition and producer id. One without a leader fails."""
     leaders, by_leader = brokers.leaders(), dict[Address, list[Place]]()
     for place in places:
-        checked(0 if place in leaders else ErrorCode.LEADER_NOT_AVAILABLE, about=place_name(place))
+        if place not in leaders:
+            raise Failed(f"there is no {place_name(place)}, or it has no leader")
         by_leader.setdefault(leaders[place], []).append(place)
     found: list[ActiveProducer] = []
     for address, led in by_leader.items():

@@ -12,18 +12,9 @@ from ottla.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, Json,
 from ottla.cli.output import print_json, print_table
 from ottla.cli.places import Place, chosen, parse_wanted
 from ottla.cli.times import duration_text, parse_duration, time_text
-from ottla.cli.transactions import ActiveProducer, Transaction, Wanted, described, hanging, listed, producers
+from ottla.cli.transactions import STATES, ActiveProducer, Transaction, Wanted, described, hanging, listed, producers
 from ottla.cli.txn_end import abort, commit
 
-STATES = {
-    "empty": "Empty",
-    "ongoing": "Ongoing",
-    "prepare-commit": "PrepareCommit",
-    "prepare-abort": "PrepareAbort",
-    "complete-commit": "CompleteCommit",
-    "complete-abort": "CompleteAbort",
-}
-_WORDS = {name: word for word, name in STATES.items()}
 _PRODUCER_COLUMNS = [
     "TOPIC",
     "PARTITION",
@@ -160,7 +151,7 @@ def _row(one: Transaction) -> dict[str, Any]:
     """Only a transaction that is open has an age."""
     return {
         "id": one.id,
-        "state": _word(one.state),
+        "state": one.word,
         "producer_id": one.producer_id,
         "producer_epoch": one.producer_epoch,
         "coordinator": one.coordinator,
@@ -171,7 +162,7 @@ def _row(one: Transaction) -> dict[str, Any]:
 def _shown(one: Transaction) -> dict[str, Any]:
     return {
         "id": one.id,
-        "state": _word(one.state),
+        "state": one.word,
         "coordinator": one.coordinator,
         "producer_id": one.producer_id,
         "producer_epoch": one.producer_epoch,
@@ -191,10 +182,6 @@ def _kafka_name(state: str) -> str:
     if state.lower() not in STATES:
         raise Misused(f"--state takes {', '.join(STATES)}, not {state!r}")
     return STATES[state.lower()]
-
-
-def _word(state: str) -> str:
-    return _WORDS.get(state, state.lower())
 
 
 def _known(number: int) -> int | None:

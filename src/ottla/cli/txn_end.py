@@ -121,18 +121,18 @@ def _report(brokers: Brokers, found: Transaction, committed: bool) -> None:
     for _ in brokers.attempts():
         now = described(brokers, found.id)
         if now.state == ("CompleteAbort" if committed else "CompleteCommit"):
-            raise Failed(f"{found.id} was ended otherwise meanwhile: its state is {now.state}")
+            raise Failed(f"{found.id} was ended otherwise meanwhile: its state is {now.word}")
         if now.state not in ("PrepareCommit", "PrepareAbort"):
             print(f"{found.id} {'committed' if committed else 'aborted'} in {_extent(found)}")
             return
-    raise Failed(f"{found.id} is decided ({now.state}), but not all partitions have been told yet")
+    raise Failed(f"{found.id} is decided ({now.word}), but not all partitions have been told yet")
 
 
 def _abort_hanging(brokers: Brokers, place: Place, start_offset: int, yes: bool) -> None:
     suspect = _open_at(brokers, place, start_offset)
     owner = accounted_for(brokers, [suspect]).get((suspect.producer_id, place))
     if owner is not None:
-        raise Failed(f"this transaction does not hang: it is that of {owner.id}, in state {owner.state}")
+        raise Failed(f"this transaction does not hang: it is that of {owner.id}, in state {owner.word}")
     who = f"producer {suspect.producer_id} (epoch {suspect.producer_epoch})"
     confirm(f"Abort the transaction of {who} that begins at offset {start_offset} of {place_name(place)}?", yes)
     if _open_at(brokers, place, start_offset) != suspect:
@@ -168,7 +168,7 @@ def _open_at(brokers: Brokers, place: Place, start_offset: int) -> ActiveProduce
 
 def _check_open(found: Transaction) -> None:
     if found.state != "Ongoing":
-        raise Failed(f"{found.id} has no open transaction: its state is {found.state}")
+        raise Failed(f"{found.id} has no open transaction: its state is {found.word}")
 
 
 def _extent(found: Transaction) -> str:

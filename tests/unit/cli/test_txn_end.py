@@ -80,9 +80,9 @@ def test_a_coordinator_that_stays_away_is_the_reason() -> None:
 @pytest.mark.parametrize(
     ("states", "committed", "complaint"),
     [
-        (["PrepareCommit", "CompleteCommit"], False, "ended otherwise meanwhile: its state is CompleteCommit"),
-        (["CompleteAbort"], True, "ended otherwise meanwhile: its state is CompleteAbort"),
-        (["PrepareAbort"] * 3, False, r"is decided \(PrepareAbort\), but not all partitions have been told yet"),
+        (["PrepareCommit", "CompleteCommit"], False, "ended otherwise meanwhile: its state is complete-commit"),
+        (["CompleteAbort"], True, "ended otherwise meanwhile: its state is complete-abort"),
+        (["PrepareAbort"] * 3, False, r"is decided \(prepare-abort\), but not all partitions have been told yet"),
     ],
 )
 def test_what_did_not_come_about_is_not_claimed(states: list[str], committed: bool, complaint: str) -> None:
