@@ -22,12 +22,15 @@ from kafka.structs import OffsetAndMetadata
 from kafka.structs import TopicPartition as PythonPlace
 
 from .brokers import Broker
+from .conversations_configs import GROUP, SET, changed, operation
 from .group_ledger import Ledger, Place, wait_until
 from .group_members import ConfluentMember, Load
-from .group_node import SECONDS_MAX, commit, committed, create
+from .group_node import QUICK, SECONDS_MAX, commit, committed, create
 from .names import unique
+from .raw import Raw
 
 NewMember = Callable[..., ConfluentMember]
+NewBroker = Callable[[dict[str, str]], Broker]
 CLASSIC: dict[str, Any] = {"partition_assignment_strategy": "range"}
 CONSUMER: dict[str, Any] = {"group_protocol": "consumer"}
 
@@ -251,3 +254,31 @@ def test_group_changes_protocol_and_back_while_it_works(
     assert not ledger.faults
     assert ledger.doubled().keys() <= ledger.lost
     assert committed(admin, group) == ends
+
+
+def test_members_follow_the_settings_of_their_group_also_after_a_restart(new_broker: NewBroker) -> None:
+    broker = new_broker(QUICK)
+
+    def interval_ms(raw: Raw, member_epoch: int) -> int:
+        joining = {"rebalance_timeout": 10_000, "subscribed_topic_names": ["none"], "topic_partitions": []}
+        staying = {"rebalance_timeout": -1, "subscribed_topic_names": None, "topic_partitions": None}
+        raw.ask("find_coordinator", 0, key="own-times")  # makes the coordinators' topic, if there is none yet
+        answer = raw.ask(
+            "consumer_group_heartbeat",
+            1,
+            group_id="own-times",
+            member_id="AAAAAAAAAAAAAAAAAAAAAA",
+            member_epoch=member_epoch,
+            **(staying if member_epoch else joining),
+        )
+        return int(answer["heartbeat_interval"]) if answer["error_code"] == 0 else 0
+
+    with Raw(broker.host, broker.port) as raw:
+        wait_until(lambda: interval_ms(raw, 0) == 100, lambda: "the group has no coordinator")
+        heartbeat = operation("consumer.heartbeat.interval.ms", SET, "321")
+        answer = raw.ask("incremental_alter_configs", 1, **changed("own-times", heartbeat, kind=GROUP))
+        assert answer["responses"][0]["error_code"] == 0
+        wait_until(lambda: interval_ms(raw, 0) == 321, lambda: "the setting is not taken up")
+    broker.restart()
+    with Raw(broker.host, broker.port) as raw:
+        wait_until(lambda: interval_ms(raw, 0) == 321, lambda: "the setting is forgotten")
