@@ -22,6 +22,7 @@ COMMANDS = {
     "config": "ottla.cli.config",
     "cluster": "ottla.cli.cluster",
     "pipeline": "ottla.cli.pipeline",
+    "dlq": "ottla.cli.dlq",
     "log": "ottla.cli.log",
     "version": "ottla.cli.version",
 }

@@ -81,7 +81,7 @@ def _from_json(given: dict[str, Any], name: str, number: int) -> bytes | None:
     return value.encode() if isinstance(value, str) else json.dumps(value, ensure_ascii=False).encode()
 
 
-def _to_json(name: str, data: bytes | None) -> dict[str, str | None]:
+def value_json(name: str, data: bytes | None) -> dict[str, str | None]:
     """Text as text; what is not UTF-8 as base64, under a name that says so."""
     if data is None:
         return {name: None}
@@ -109,9 +109,9 @@ def _json_line(message: Message) -> bytes:
         "partition": message.partition(),
         "offset": message.offset(),
         "timestamp": timestamp if kind else None,
-        **_to_json("key", message.key()),
-        **_to_json("value", message.value()),
-        "headers": [{"name": name, **_to_json("value", value)} for name, value in _headers(message)],
+        **value_json("key", message.key()),
+        **value_json("value", message.value()),
+        "headers": [{"name": name, **value_json("value", value)} for name, value in _headers(message)],
     }
     return json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
