@@ -11,7 +11,7 @@ import pytest
 from ottla.spark.not_ready import NotReady
 from ottla.spark.pipelines.metrics import exposition, served
 from ottla.spark.pipelines.progress import Progress, source_lag
-from ottla.spark.pipelines.sinks import cause
+from ottla.spark.pipelines.user_code import cause
 
 
 def report(batch: int, **more: Any) -> dict[str, Any]:
@@ -114,6 +114,10 @@ def test_the_cause_of_a_failure_is_one_line() -> None:
         "ValueError: no such place\n\tat org.apache.spark.X.y(Z.scala:5)\n"
     )
     assert cause(text) == "ValueError: no such place"
+    assert cause("Traceback …\n  a.b.c.DataLoss: the topic t does not exist\n\tat org.x.Y: z") == (
+        "DataLoss: the topic t does not exist"
+    )
+    assert cause("org.apache.spark.SparkException: no\njava.lang.Error: x") == "org.apache.spark.SparkException: no"
     assert cause("[STREAM_FAILED] it broke\n at x") == "[STREAM_FAILED] it broke"
     assert cause("") == "it ended without a word"
 

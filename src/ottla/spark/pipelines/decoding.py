@@ -1,21 +1,24 @@
 """Records become columns: what could be read, and what could not, with the reason."""
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ottla.base import dead_letters
+from ottla.spark.pipelines import record_formats
 from ottla.spark.pipelines.definitions import Fault, Faulty, Source
 from ottla.spark.pipelines.project import advice
-from ottla.spark.pipelines.topics import wants_headers
+from ottla.spark.pipelines.record_formats import ERROR, VALUE
+from ottla.spark.pipelines.topics import kind_of, wants_headers
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import StructField, StructType
+    from pyspark.sql.types import StructType
 
 METADATA = ("topic", "partition", "offset", "timestamp", "headers")
 ERRORS = ("dlq", "drop", "fail")
-_VALUE, _ERROR, _KEY, _BROKEN = "_value", "_error", "_key", "_broken"
+HEADERS = "array<struct<key: string, value: binary>>"
+_KEY = "_key"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,30 +28,33 @@ class Decoded:
     """The connector's rows of records that could not be read, and why (`error`); None where nothing can be wrong."""
 
 
-Decoder = Callable[["DataFrame", Source, "StructType"], "DataFrame"]
-"""Adds the columns `_value`, a struct, and `_error`, a text or null."""
-
-
-def decode(rows: "DataFrame", source: Source) -> Decoded:
-    """Raises `Faulty` where the options of the stream make no sense."""
+def decode(rows: "DataFrame", source: Source, directory: Path) -> Decoded:
+    """Raises `Faulty` where the options of the stream make no sense. Files of schemas are in the directory."""
     _check(source)
-    kind = source.options.get("format", "json" if source.columns else "raw")
+    kind = kind_of(source)
     if kind in _AS_IT_IS:
         return Decoded(_timed(_plain(rows, source, kind), source), None)
     from pyspark.sql import functions as F
 
-    schema = _schema(source)
-    found = _with_key(DECODERS[kind](rows, source, _value_columns(schema, source)), source, schema)
-    is_good = F.col(_ERROR).isNull()
+    schema = None if source.columns is None else _schema(source)
+    try:
+        asked = None if schema is None else _value_columns(schema, source)
+        format_ = record_formats.open_format(kind, source.options, asked, directory)
+    except record_formats.BadFormat as why:
+        raise Faulty(Fault(source.place, f"{source.name}: {why}")) from None
+    schema = schema or record_formats.spark_type(format_)
+    found = record_formats.decoded(rows, format_)
+    found = _with_key(_required(found, _value_columns(schema, source)), source, schema)
+    is_good = F.col(ERROR).isNull()
     errors = source.options.get("errors", "dlq")
     if errors == "fail":
         complaint = F.concat(
-            F.format_string("%s, partition %s, offset %s: ", "topic", "partition", F.col("offset")), F.col(_ERROR)
+            F.format_string("%s, partition %s, offset %s: ", "topic", "partition", F.col("offset")), F.col(ERROR)
         )
-        found = found.withColumn(_VALUE, F.when(is_good, F.col(_VALUE)).otherwise(F.raise_error(complaint)))
+        found = found.withColumn(VALUE, F.when(is_good, F.col(VALUE)).otherwise(F.raise_error(complaint)))
         is_good = F.lit(True)
     good = found.where(is_good).select(*_columns(source, schema))
-    bad = found.where(~is_good).select(*rows.columns, F.col(_ERROR).alias("error")) if errors == "dlq" else None
+    bad = found.where(~is_good).select(*rows.columns, F.col(ERROR).alias("error")) if errors == "dlq" else None
     return Decoded(_timed(good, source), bad)
 
 
@@ -83,7 +89,10 @@ def dead_rows(bad: "DataFrame", source: Source, pipeline: str) -> "DataFrame":
         dead_letters.PIPELINE: F.lit(pipeline),
     }
     story = F.array(*(header(name, text) for name, text in told.items()))
-    own = F.coalesce("headers", F.array().cast("array<struct<key: string, value: binary>>"))
+    # A record that fails again has one story, that of its last failure.
+    own = F.filter(
+        F.coalesce("headers", F.array().cast(HEADERS)), lambda one: ~one["key"].startswith(dead_letters.PREFIX)
+    )
     return bad.select(
         F.lit(dead_letter_topic(source)).alias("topic"), "key", "value", F.concat(own, story).alias("headers")
     )
@@ -95,34 +104,21 @@ def header(name: str, text: "Column") -> "Column":
     return F.struct(F.lit(name).alias("key"), text.cast("binary").alias("value"))
 
 
-def _json(rows: "DataFrame", source: Source, schema: "StructType") -> "DataFrame":
+def _required(rows: "DataFrame", schema: "StructType") -> "DataFrame":
+    """A column that must not be null, and is, makes a record as bad as one that cannot be read."""
     from pyspark.sql import functions as F
-    from pyspark.sql.types import StringType, StructField, StructType
 
-    asked = StructType([*(StructField(field.name, field.dataType) for field in schema), _broken_field()])
-    parsed = F.from_json(
-        F.col("value").cast("string"), asked, {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _BROKEN}
-    )
-    found = rows.withColumn(_VALUE, parsed)
-    has_value = F.col("value").isNotNull()
-    is_unread = F.col(_VALUE).isNull() | F.col(f"{_VALUE}.{_BROKEN}").isNotNull()
-    error = F.when(has_value & is_unread, F.lit("the value is no JSON object of these columns"))
-    for field in schema:
+    has_value = F.col("value").isNotNull() & F.col(ERROR).isNull()
+    error = F.col(ERROR)
+    for field in reversed(schema):
         if not field.nullable:
-            is_missing = F.col(_VALUE).getField(field.name).isNull()
-            error = error.when(has_value & is_missing, F.lit(f"{field.name} is missing"))
-    return found.withColumn(_ERROR, error.otherwise(F.lit(None).cast(StringType())))
-
-
-def _broken_field() -> "StructField":
-    from pyspark.sql.types import StringType, StructField
-
-    return StructField(_BROKEN, StringType())
+            is_missing = has_value & F.col(VALUE).getField(field.name).isNull()
+            error = F.when(is_missing, F.lit(f"{field.name} is missing")).otherwise(error)
+    return rows.withColumn(ERROR, error)
 
 
 _AS_IT_IS = ("raw", "string")
-DECODERS: Mapping[str, Decoder] = {"json": _json}
-FORMATS = (*_AS_IT_IS, *DECODERS)
+FORMATS = (*_AS_IT_IS, *record_formats.NAMES)
 
 
 def _check(source: Source) -> None:
@@ -139,7 +135,7 @@ def _check(source: Source) -> None:
             for word in given
             if word not in known
         ]
-    if kind in DECODERS and source.columns is None:
+    if kind == "json" and source.columns is None:
         faults.append(f"{kind} needs the columns: CREATE STREAM {source.name} (id bigint, …) FROM TOPIC {source.topic}")
     if kind in _AS_IT_IS and source.columns is not None:
         faults.append(f"{kind} values have no columns of their own; leave the columns out, or name another format")
@@ -186,7 +182,7 @@ def _with_key(rows: "DataFrame", source: Source, schema: "StructType") -> "DataF
     converted = key.try_cast(wanted)
     is_bad = F.col("key").isNotNull() & converted.isNull()
     complaint = F.lit(f"the key is no {wanted.simpleString()}")
-    return rows.withColumn(_KEY, converted).withColumn(_ERROR, F.when(is_bad, complaint).otherwise(F.col(_ERROR)))
+    return rows.withColumn(_KEY, converted).withColumn(ERROR, F.when(is_bad, complaint).otherwise(F.col(ERROR)))
 
 
 def _columns(source: Source, schema: "StructType") -> "list[Column]":
@@ -194,7 +190,7 @@ def _columns(source: Source, schema: "StructType") -> "list[Column]":
     from pyspark.sql import functions as F
 
     key, names = source.options.get("key"), [field.name for field in schema]
-    columns = [(F.col(_KEY) if name == key else F.col(_VALUE).getField(name)).alias(name) for name in names]
+    columns = [(F.col(_KEY) if name == key else F.col(VALUE).getField(name)).alias(name) for name in names]
     if key is not None and key not in names:
         columns.append(F.col(_KEY).alias(key))
     return [*columns, *_metadata(source, [*names, key or ""])]
@@ -204,7 +200,7 @@ def _plain(rows: "DataFrame", source: Source, kind: str) -> "DataFrame":
     """The connector's columns; text instead of bytes if that is the format."""
     from pyspark.sql import functions as F
 
-    if not wants_headers(source.options) and source.options.get("includeheaders") != "true":
+    if not wants_headers(source) and source.options.get("includeheaders") != "true":
         rows = rows.drop("headers")
     if kind == "string":
         rows = rows.withColumns({name: F.col(name).cast("string") for name in ("key", "value")})

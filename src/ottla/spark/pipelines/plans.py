@@ -11,7 +11,7 @@ from ottla.spark.pipelines.positions import fault_in
 from ottla.spark.pipelines.project import FlowSettings, Mode, Output, Project, advice
 from ottla.spark.pipelines.shape import Shape
 from ottla.spark.pipelines.sql import TOPIC_FORMAT, topic_target
-from ottla.spark.pipelines.topics import Topics, unknown_options
+from ottla.spark.pipelines.topics import SERVES_TAIL, Topics, unknown_options
 from ottla.spark.pipelines.user_code import UserCode
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Plans:
             raise Faulty(*faults)
         with UserCode(self.project.directory).blamed_on(source.place):
             rows = decoding.latest(self.topics.table(source)) if source.is_table else self.topics.stream(source)
-            decoded = decoding.decode(rows, source)
+            decoded = decoding.decode(rows, source, self.project.directory)
             decoded.good.createOrReplaceTempView(source.name)
             if decoded.bad is not None and not source.is_table:
                 self._bad[source.name] = decoding.dead_rows(decoded.bad, source, self.project.name)
@@ -148,8 +148,12 @@ class Plans:
             raise Faulty(*faults)
         planned = PlannedFlow(flow, target, frame, settings, sources)
         if target.format == TOPIC_FORMAT:
-            planned = self._with_dead_letters(replace(planned, frame=encoding.encoded(frame, flow, options)))
+            planned = self._with_dead_letters(
+                replace(planned, frame=encoding.encoded(frame, flow, options, self.project.directory))
+            )
         reasons = tuple(_not_for_tail(planned, shape))
+        if settings.mode is Mode.TAIL and not (reasons or SERVES_TAIL):
+            raise Faulty(Fault(flow.place, f"{flow.name}: the data source does not tail yet; micro comes closest"))
         if settings.mode is Mode.TAIL and reasons:
             raise Faulty(Fault(flow.place, f"{flow.name} cannot be run as tail: {'; '.join(reasons)}"))
         return replace(planned, not_for_tail=reasons)

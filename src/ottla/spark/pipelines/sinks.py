@@ -1,8 +1,8 @@
 """Flows become streaming queries: the trigger of their mode, the place where their rows go, each batch once."""
 
 import json
-import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from ottla.spark.pipelines.project import Mode, Project
 from ottla.spark.pipelines.sql import TOPIC_FORMAT
 from ottla.spark.pipelines.state import StateDirectory
 from ottla.spark.pipelines.topics import client_options
-from ottla.spark.pipelines.user_code import words
+from ottla.spark.pipelines.user_code import cause, words
 from ottla.spark.sink.foreach_batch import batch_options
 
 if TYPE_CHECKING:
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 WriteBatch = Callable[["DataFrame", int], None]
-_QUERY_ID = "sql.streaming.queryId"
-"""Tells a batch's function which query it belongs to; the same over restarts from one checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +35,6 @@ class SparkFlow:
     planned: PlannedFlow
     project: Project
     state: StateDirectory
-    topic_format: str = TOPIC_FORMAT
 
     @property
     def name(self) -> str:
@@ -91,8 +88,7 @@ class SparkFlow:
                 **client_options(self.project),
                 **{name: text for name, text in options.items() if name.startswith("kafka.")},
             }
-            client["checkpointLocation"] = str(self.state.checkpoint(self.planned.name))
-            return topic_writer(self.topic_format, client, bool(self.planned.dead_letters))
+            return topic_writer(client, bool(self.planned.dead_letters))
         if kind in targets.LAKE:
             return lake_writer(kind, options, self.project.directory)
         if kind == targets.JDBC:
@@ -105,7 +101,13 @@ class SparkQuery:
     query: "StreamingQuery"
 
     def is_active(self) -> bool:
-        return bool(self.query.isActive)
+        """Raises `NotReady` if there is no Spark any more."""
+        from py4j.protocol import Py4JError
+
+        try:
+            return bool(self.query.isActive)
+        except (Py4JError, OSError) as failure:
+            raise NotReady(f"Spark's JVM has gone ({words(failure)}); start the pipeline again") from None
 
     def failure(self) -> str | None:
         found = self.query.exception()
@@ -115,30 +117,21 @@ class SparkQuery:
         return [json.loads(report.json) for report in self.query.recentProgress]
 
     def stop(self) -> None:
-        self.query.stop()
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
+        # It may just be failing, or Spark be gone: then it has stopped already.
+        with suppress(PySparkException, Py4JError, OSError):
+            self.query.stop()
 
 
-_IS_PYTHON_ERROR = re.compile(r"(?!org\.|java\.|scala\.|py4j\.)[\w.]*(Error|Exception|Loss|Failure|NotReady)")
-_CAUSE_CHARS_MAX = 500
-
-
-def cause(text: str) -> str:
-    """One line of what made a query fail: the last Python error in it, or else what Spark says first."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    for line in reversed(lines):
-        if _IS_PYTHON_ERROR.fullmatch(line.split(":")[0]):
-            return line[:_CAUSE_CHARS_MAX]
-    told = [line for line in lines if not line.startswith(("at ", "===", "Traceback", "File "))]
-    return " ".join((told or lines or ["it ended without a word"])[0].split())[:_CAUSE_CHARS_MAX]
-
-
-def topic_writer(format_: str, options: Mapping[str, str], has_dead_letters: bool) -> WriteBatch:
+def topic_writer(options: Mapping[str, str], has_dead_letters: bool) -> WriteBatch:
     """All rows of a batch, dead letters among them, in one write, hence in one transaction."""
 
     def write(batch: "DataFrame", number: int) -> None:
         rows = _signed(batch, number) if has_dead_letters else batch
         once = batch_options(batch, number)
-        rows.drop(DEAD).write.format(format_).mode("append").options(**options, **once).save()
+        rows.drop(DEAD).write.format(TOPIC_FORMAT).mode("append").options(**options, **once).save()
 
     return write
 
@@ -149,7 +142,7 @@ def lake_writer(kind: str, options: Mapping[str, str], directory: Path) -> Write
     table = open_table(kind, options, directory)
 
     def write(batch: "DataFrame", number: int) -> None:
-        table.append_once(batch.toArrow(), _query_id(batch), number)
+        table.append_once(batch.toArrow(), batch_options(batch, number)["txnAppId"], number)
 
     return write
 
@@ -190,10 +183,3 @@ def _signed(batch: "DataFrame", number: int) -> "DataFrame":
     signature = F.array(header(dead_letters.BATCH, F.lit(str(number))))
     signed = F.when(F.col(DEAD), F.concat("headers", signature)).otherwise(F.col("headers"))
     return batch.withColumn("headers", signed)
-
-
-def _query_id(batch: "DataFrame") -> str:
-    found = batch.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
-    if not found:
-        raise NotReady("this version of Spark does not tell a batch which query it belongs to; PySpark 4.3 does")
-    return str(found)

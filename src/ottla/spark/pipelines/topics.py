@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from ottla.spark.pipelines.definitions import Fault, Options, Source
+from ottla.spark.pipelines import record_formats
+from ottla.spark.pipelines.definitions import Fault, Source
 from ottla.spark.pipelines.project import Project, advice
 from ottla.spark.pipelines.sql import TOPIC_FORMAT
 
@@ -17,13 +18,15 @@ ROW = (
 )
 """What a topic's rows look like, headers included; the names and types are those of Spark's Kafka connector."""
 
+SERVES_TAIL = False
+"""Whether the data source can hand on rows as they come."""
+
 OWN_OPTIONS = frozenset({"format", "key", "key.format", "timestamp", "watermark", "metadata", "errors", "dlq"})
 """Options of a stream that are about its records; all others are the connector's."""
-SCHEMA_OPTIONS = frozenset({"schema", "schema.file", "schema.type", "message", "descriptor"})
 _CONNECTOR_OPTIONS = (
     "startingOffsets startingTimestamp startingOffsetsByTimestamp startingOffsetsByTimestampStrategy endingOffsets "
     "failOnDataLoss maxOffsetsPerTrigger minOffsetsPerTrigger maxTriggerDelay maxBytesPerTrigger minPartitions "
-    "maxRecordsPerPartition includeHeaders group"
+    "maxRecordsPerPartition includeHeaders group pollWait rowsPerTask"
 )
 CONNECTOR_OPTIONS = frozenset(_CONNECTOR_OPTIONS.lower().split())
 
@@ -52,7 +55,7 @@ class ClusterTopics:
         return self._spark.read.format(self._format).options(**self._options(source)).load()
 
     def _options(self, source: Source) -> dict[str, str]:
-        return {**self._client, **connector_options(source.options), "subscribe": source.topic}
+        return {**self._client, **connector_options(source), "subscribe": source.topic}
 
 
 class EmptyTopics:
@@ -76,19 +79,25 @@ def client_options(project: Project) -> dict[str, str]:
     }
 
 
-def connector_options(options: Options) -> dict[str, str]:
+def kind_of(source: Source) -> str:
+    """The format of the values: JSON where columns are named, bytes otherwise, unless it is said."""
+    return source.options.get("format", "json" if source.columns else "raw")
+
+
+def connector_options(source: Source) -> dict[str, str]:
     """Headers are always read where bad records keep theirs; without dead letters they cost nothing."""
-    given = {name: value for name, value in options.items() if name not in OWN_OPTIONS | SCHEMA_OPTIONS}
-    return {"includeheaders": "true", **given} if wants_headers(options) else given
+    given = {name: value for name, value in source.options.items() if name not in OWN_OPTIONS | record_formats.OPTIONS}
+    return {"includeheaders": "true", **given} if wants_headers(source) else given
 
 
-def wants_headers(options: Options) -> bool:
-    has_errors = options.get("format", "raw") not in ("raw", "string") or "key.format" in options
-    return "headers" in options.get("metadata", "") or (has_errors and options.get("errors", "dlq") == "dlq")
+def wants_headers(source: Source) -> bool:
+    may_fail = kind_of(source) not in ("raw", "string")
+    has_letters = may_fail and not source.is_table and source.options.get("errors", "dlq") == "dlq"
+    return has_letters or "headers" in source.options.get("metadata", "")
 
 
 def unknown_options(source: Source) -> Iterator[Fault]:
-    known = OWN_OPTIONS | SCHEMA_OPTIONS | CONNECTOR_OPTIONS
+    known = OWN_OPTIONS | record_formats.OPTIONS | CONNECTOR_OPTIONS
     yield from (
         Fault(source.place, f"{source.name}: there is no option {name}{advice(name, known)}")
         for name in source.options

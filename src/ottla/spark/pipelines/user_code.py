@@ -13,6 +13,7 @@ from ottla.spark.pipelines.decorators import place_of
 from ottla.spark.pipelines.definitions import Fault, Faulty, Place
 
 T = TypeVar("T")
+_TRACEBACK = "Traceback (most recent call last)"
 _SQLSTATE = re.compile(r"\.? SQLSTATE: \w+")
 
 
@@ -54,7 +55,26 @@ def words(failure: BaseException) -> str:
     text = str(failure).strip()
     if not isinstance(failure, PySparkException):
         return f"{type(failure).__name__}: {' '.join(text.split())}" if text else type(failure).__name__
+    if _TRACEBACK in text:
+        return cause(text)
     text = re.split(r";? line \d+,? pos \d+|;\n|\n\n?== |\n!?['~+]", text, maxsplit=1)[0]
     text = re.sub(r"^\[[\w.]+\] ", "", text)
     text = re.sub(r" \(line \d+, pos \d+\)", "", text)
     return " ".join(_SQLSTATE.sub("", text).split()).rstrip(".;")
+
+
+# `ValueError: …` and `some.module.SomeName: …`, but nothing of the JVM's.
+_PYTHON_ERROR = re.compile(
+    r"(?!org\.|java\.|scala\.|py4j\.)(?:[a-z_]\w*\.)*(?P<what>(?:\w*(?:Error|Exception)|(?<=\.)[A-Z]\w*)(?::.*|$))"
+)
+_CAUSE_CHARS_MAX = 500
+
+
+def cause(text: str) -> str:
+    """One line of what made a query fail: the last Python error in it, or else what Spark says first."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    for line in reversed(lines):
+        if (found := _PYTHON_ERROR.match(line)) is not None:
+            return found["what"][:_CAUSE_CHARS_MAX]
+    told = [line for line in lines if not line.startswith(("at ", "===", "Traceback", "File "))]
+    return " ".join((told or lines or ["it ended without a word"])[0].split())[:_CAUSE_CHARS_MAX]
