@@ -1,6 +1,7 @@
 """Avro records without a file around them, as they are in topics; the schema is known beforehand.
 
-fastavro makes a Python object of every record: there are faster ways to Arrow, none that knows all of Avro.
+Records without lists, maps and unions of several types are read by a kernel; all others by fastavro, which makes a
+Python object of each, as it does of every record that the kernel does not understand.
 """
 
 import json
@@ -19,6 +20,7 @@ from fastavro.repository.base import SchemaRepositoryError
 from fastavro.schema import SchemaParseException, load_schema
 
 from ottla.spark.formats import avro_unions
+from ottla.spark.formats.avro_columns import column_reader
 from ottla.spark.formats.avro_schema import Schema, parse
 from ottla.spark.formats.format import BadSchema, Converted, with_errors
 from ottla.spark.formats.rows import rows_of
@@ -49,6 +51,7 @@ class Avro:
         self._schema = parse(schema)
         self._writer = None if written_as is None else parse(written_as)
         self.type = self._schema.type
+        self._columns = None if self._writer is not None else column_reader(self._schema)
         self._unwrap = avro_unions.unwrapping(self._schema.schema, self._schema.named)
         self._wrap = avro_unions.wrapping(self._schema.schema, self._schema.named)
 
@@ -75,6 +78,17 @@ class Avro:
 
     def decode(self, column: pa.Array) -> Converted:
         column = column.cast(pa.binary())
+        read = self._columns.read(column) if self._columns is not None and len(column) else None
+        if read is not None:
+            found, doubtful = read
+            rest = self._decode(column.take(pa.array(doubtful, pa.int64())))
+            if rest.error_count == len(doubtful):
+                errors = dict(zip(doubtful, rest.errors.to_pylist(), strict=True))
+                return with_errors(found.cast(self.type), errors)
+        return self._decode(column)
+
+    def _decode(self, column: pa.Array) -> Converted:
+        """By fastavro, which has the last word on what a record is."""
         errors: dict[int, str] = {}
         rows = list(self._read(column, errors))
         found = _as_array(rows, self._schema.bare, errors)
