@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Coroutine, Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ottla.base.errors import ErrorCode
 from ottla.base.types import Offset, TopicPartition
@@ -64,7 +64,8 @@ class BatchSender:
         self._has_room.set()
         self._wake = asyncio.Event()
         self._pumping: asyncio.Task[None] | None = None
-        self._exchanges: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._bug: BaseException | None = None
 
     async def submit(self, place: TopicPartition, records: bytes) -> asyncio.Future[Offset | None]:
         """Taken into the queue; the future tells its offset (None: stored, but the broker has forgotten where)."""
@@ -74,6 +75,8 @@ class BatchSender:
         queue = self._queues.setdefault(place, Outbound(place, self._cluster.backoff))
         await self._has_room.wait()
         queue.check()
+        if self._bug is not None:
+            raise self._bug
         loop = asyncio.get_running_loop()
         batch = Batch(records, loop.time() + self._cluster.settings.patience_s)
         answer: asyncio.Future[Offset | None] = loop.create_future()
@@ -83,13 +86,15 @@ class BatchSender:
         queue.add(batch)
         self._wake.set()
         if self._pumping is None:
-            self._pumping = asyncio.create_task(self._pump())
+            self._pumping = self._watched(self._pump())
         return answer
 
     async def flush(self) -> None:
         """Everything submitted is stored; if not, the first failure is raised."""
         while self._answers:
             await asyncio.wait(list(self._answers.values()))
+        if self._bug is not None:
+            raise self._bug
         if self.failure is not None:
             raise self.failure
 
@@ -111,10 +116,9 @@ class BatchSender:
         self.failure = None
 
     async def close(self) -> None:
-        tasks = [*self._exchanges, *([self._pumping] if self._pumping else [])]
-        for task in tasks:
+        for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         for answer in self._answers.values():
             answer.cancel()
         self._answers.clear()
@@ -126,18 +130,37 @@ class BatchSender:
         else:
             self._has_room.clear()
 
+    def _watched(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._on_end)
+        return task
+
+    def _on_end(self, task: asyncio.Task[None]) -> None:
+        """Nothing but a bug ends a task with an exception; then nobody may wait for ever."""
+        self._tasks.discard(task)
+        if not task.cancelled() and (bug := task.exception()) is not None:
+            self._bug = bug
+            answers, self._answers = self._answers, {}
+            for answer in answers.values():
+                if not answer.done():
+                    answer.set_exception(bug)
+
     # One task takes batches out of the queues, so that they leave in order
 
     async def _pump(self) -> None:
         """Until there is nothing left to do."""
-        now = asyncio.get_running_loop().time
+        loop = asyncio.get_running_loop()
         while self._answers:
-            while ready := [place for place, queue in self._queues.items() if queue.is_ready(now())]:
+            now = loop.time()  # one moment for both questions, or a pause that ends in between is slept through
+            ready = [place for place, queue in self._queues.items() if queue.is_ready(now)]
+            if ready:
                 await self._dispatch(ready)
+                continue
             self._wake.clear()
-            resting = [queue.rests_until for queue in self._queues.values() if queue.is_resting(now())]
+            pauses = [queue.rests_until for queue in self._queues.values() if queue.is_resting(now)]
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout_at(min(resting, default=None)):
+                async with asyncio.timeout_at(min(pauses, default=None)):
                     await self._wake.wait()
         self._pumping = None
 
@@ -160,9 +183,7 @@ class BatchSender:
                     self._postpone(place, failure)
                 continue
             for sent in self._taken(share):
-                task = asyncio.create_task(self._exchange(leader, sent))
-                self._exchanges.add(task)
-                task.add_done_callback(self._exchanges.discard)
+                self._watched(self._exchange(leader, sent))
 
     def _taken(self, places: Iterable[TopicPartition]) -> Iterator[list[_Sent]]:
         """Requests of a bounded size, with one batch of each partition."""

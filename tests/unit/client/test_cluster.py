@@ -271,6 +271,21 @@ def test_a_commit_is_done_refused_or_unknown_and_never_taken_for_another(
     run(play())
 
 
+def test_a_sender_whose_cluster_was_closed_says_so(run: Run[None]) -> None:
+    async def play() -> None:
+        async with World() as world:
+            sender = BatchSender(world.cluster)
+            await world.cluster.close()
+            told = await sender.submit(PLACE, BATCH)
+            with pytest.raises(RuntimeError, match="closed"):
+                await sender.flush()
+            with pytest.raises(RuntimeError, match="closed"):
+                told.result()
+            await sender.close()
+
+    run(play())
+
+
 @pytest.mark.parametrize("answer", [stored(ErrorCode.NOT_ENOUGH_REPLICAS), silent], ids=["not yet", "nothing"])
 def test_an_abort_does_not_wait_for_what_cannot_be_stored(run: Run[None], answer: Callable[[Asked], Any]) -> None:
     async def play() -> None:
