@@ -45,8 +45,10 @@ class OttlaDataSource(DataSource):
         from ottla.spark.option_words import OptionWords
         from ottla.spark.source.options import parse_source_options
         from ottla.spark.source.stream import StreamReader
+        from ottla.spark.source.tail import TailReader
 
-        return StreamReader(parse_source_options(OptionWords(self.options), is_stream=True))
+        options = parse_source_options(OptionWords(self.options), is_stream=True)
+        return TailReader(options) if options.is_tail else StreamReader(options)
 
     def writer(self, schema: "StructType", overwrite: bool) -> "DataSourceWriter":
         from ottla.spark.option_words import BadOption, OptionWords

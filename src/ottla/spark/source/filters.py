@@ -17,9 +17,8 @@ from pyspark.sql.datasource import (
 )
 
 from ottla.base.types import TopicPartition
-from ottla.spark.source.planning import Range
+from ottla.spark.source.planning import OFFSET_MAX, Range
 
-_OFFSET_MAX = 2**63 - 1
 _TIME = ("timestamp",)
 _NEVER_NULL = frozenset(("topic", "partition", "offset"))
 
@@ -30,7 +29,7 @@ class Wanted:
 
     topics: frozenset[str] | None = None
     partitions: frozenset[int] | None = None
-    offsets: tuple[int, int] = (0, _OFFSET_MAX)
+    offsets: tuple[int, int] = (0, OFFSET_MAX)
     since_ms: int | None = None
 
     def has(self, place: TopicPartition) -> bool:
@@ -72,9 +71,9 @@ def _narrowed(wanted: Wanted, one: Filter) -> Wanted | None:
         case EqualTo(("offset",), int(value)):
             return _between(wanted, value, value + 1)
         case GreaterThan(("offset",), int(value)):
-            return _between(wanted, value + 1, _OFFSET_MAX)
+            return _between(wanted, value + 1, OFFSET_MAX)
         case GreaterThanOrEqual(("offset",), int(value)):
-            return _between(wanted, value, _OFFSET_MAX)
+            return _between(wanted, value, OFFSET_MAX)
         case LessThan(("offset",), int(value)):
             return _between(wanted, 0, value)
         case LessThanOrEqual(("offset",), int(value)):

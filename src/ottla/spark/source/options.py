@@ -23,8 +23,10 @@ from ottla.spark.source.positions import (
 _WHICH = ("assign", "subscribe", "subscribePattern")
 _ENDINGS = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
 _TRIGGERS = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "maxBytesPerTrigger")
+_SPLITS = ("minPartitions", "maxRecordsPerPartition", "rowsPerTask")
 _MAX_TRIGGER_DELAY_MS = 15 * 60_000
 _POLL_WAIT_MS = 500
+_EPOCH_MS = 5000
 ROWS_PER_TASK = 250_000
 
 # Followed by the connector's machinery, which is not ours: a group for authorization, caches, retries, poll times.
@@ -52,6 +54,8 @@ _KNOWN = (
     "group",
     "pollWait",
     "rowsPerTask",
+    "mode",
+    "epoch",
 )
 
 
@@ -107,6 +111,9 @@ class SourceOptions:
     isolation: Isolation
     group: str | None
     poll_wait_ms: int
+    is_tail: bool
+    epoch_ms: int
+    """In tail mode: how long one task follows the log, at most."""
 
 
 def parse_source_options(given: OptionWords, is_stream: bool) -> SourceOptions:
@@ -136,7 +143,20 @@ def parse_source_options(given: OptionWords, is_stream: bool) -> SourceOptions:
         isolation=_isolation(kafka),
         group=group,
         poll_wait_ms=given.duration_ms("pollWait", _POLL_WAIT_MS),
+        is_tail=_is_tail(given, is_stream),
+        epoch_ms=given.duration_ms("epoch", _EPOCH_MS),
     )
+
+
+def _is_tail(given: OptionWords, is_stream: bool) -> bool:
+    if given.one_of("mode", ("micro", "tail"), "micro") != "tail":
+        return False
+    if not is_stream:
+        raise BadOption("mode 'tail' is for streaming queries: a batch query has an end")
+    for name in (*_TRIGGERS, *_SPLITS):
+        if name in given:
+            raise BadOption(f"option '{name}' means nothing in mode 'tail', where one task follows the log")
+    return True
 
 
 def parse_columns(given: OptionWords) -> tuple[str, ...]:

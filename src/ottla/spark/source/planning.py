@@ -10,6 +10,7 @@ from ottla.spark.source.options import Splitting
 K = TypeVar("K")
 Ends: TypeAlias = Mapping[TopicPartition, int]
 """Exclusive: the offset that comes next."""
+OFFSET_MAX = 2**63 - 1
 
 
 class Range(NamedTuple):

@@ -1,8 +1,9 @@
 """What a task does: fetch its ranges of offsets and hand out rows, many at a time."""
 
 import logging
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ from ottla.client.offsets import Isolation, earliest_offsets
 from ottla.spark import connections
 from ottla.spark.arrow.decode import RecordDecoder
 from ottla.spark.arrow.visible import Fetched, Window
-from ottla.spark.source.planning import Range
+from ottla.spark.source.planning import OFFSET_MAX, Ends, Range
 from ottla.spark.source.topics import DataLoss
 
 log = logging.getLogger("ottla.spark")
@@ -24,6 +25,8 @@ log = logging.getLogger("ottla.spark")
 _FETCH_BYTES = 32 * 1024 * 1024
 _PARTITION_BYTES = 8 * 1024 * 1024
 _WAIT_MS = 200
+_FOLLOW_WAIT_MS = 20
+_IDLE_SECONDS = 0.05
 _FEW_ROWS = 20_000
 """Below, what came from several partitions travels to Spark as one batch."""
 
@@ -45,44 +48,55 @@ class ReadPlan:
             while left:
                 together = {one.place: one for one in reversed(left)}
                 left = [one for one in left if together[one.place] is not one]
-                yield from _Round(self, decoder, list(together.values()), ahead).rows()
+                yield from _Round(self, decoder, list(together.values())).rows(ahead)
+
+    def follow(self, starts: Ends) -> "Follower":
+        """What comes behind these offsets, for as long as somebody asks."""
+        return Follower(self, starts)
 
 
 class _Round:
     """One range of each of several partitions, read side by side."""
 
     def __init__(
-        self, plan: ReadPlan, decoder: RecordDecoder, ranges: Sequence[Range], ahead: ThreadPoolExecutor
+        self, plan: ReadPlan, decoder: RecordDecoder, ranges: Sequence[Range], wait_ms: int = _WAIT_MS
     ) -> None:
         self._plan = plan
+        self._wait_ms = wait_ms
         self._decoder = decoder
         self._cluster = connections.cluster_at(plan.kafka)
         self._windows = {one.place: Window(one.start, one.end) for one in sorted(ranges) if one.length > 0}
-        self._ahead = ahead
         self._patience = self._cluster.deadline()
 
-    def rows(self) -> Iterator[pa.RecordBatch]:
+    @property
+    def positions(self) -> dict[TopicPartition, int]:
+        return {place: window.start for place, window in self._windows.items()}
+
+    def rows(self, ahead: ThreadPoolExecutor) -> Iterator[pa.RecordBatch]:
         """While Spark takes what there is, the next answer is on its way."""
         if not self._windows:
             return
-        answer = self._fetch()
+        answer = ahead.submit(self._fetch)
         while self._windows:
             batches = self._decoded(answer.result())
             if self._windows:
-                answer = self._fetch()
+                answer = ahead.submit(self._fetch)
             if sum(batch.num_rows for batch in batches) <= _FEW_ROWS and len(batches) > 1:
                 batches = [pa.concat_batches(batches)]
             yield from batches
 
-    def _fetch(self) -> Future[dict[TopicPartition, FetchOutcome]]:
-        positions = {place: window.start for place, window in self._windows.items()}
+    def next_batches(self) -> list[pa.RecordBatch]:
+        """What comes next, if anything does within the time that is waited."""
+        return self._decoded(self._fetch())
+
+    def _fetch(self) -> dict[TopicPartition, FetchOutcome]:
         appetite = Appetite(
-            wait_ms_max=_WAIT_MS,
+            wait_ms_max=self._wait_ms,
             bytes_max=_FETCH_BYTES,
             partition_bytes_max=_PARTITION_BYTES,
             isolation=self._plan.isolation,
         )
-        return self._ahead.submit(lambda: connections.run(client.fetch(self._cluster, positions, appetite)))
+        return connections.run(client.fetch(self._cluster, self.positions, appetite))
 
     def _decoded(self, outcomes: Mapping[TopicPartition, FetchOutcome]) -> list[pa.RecordBatch]:
         batches: list[pa.RecordBatch] = []
@@ -100,9 +114,13 @@ class _Round:
         if before != self._windows:
             self._patience = self._cluster.deadline()
         elif self._patience.is_over:
-            place, window = next(iter(self._windows.items()))
-            raise DataLoss(f"{place} should reach to offset {window.end} and gives nothing from {window.start} on")
+            self._complain()
         return batches
+
+    def _complain(self) -> None:
+        for place, window in self._windows.items():
+            if window.end < OFFSET_MAX:  # else nobody has said that there is anything
+                raise DataLoss(f"{place} should reach to offset {window.end} and gives nothing from {window.start} on")
 
     def _move(self, place: TopicPartition, offset: int) -> None:
         end = self._windows[place].end
@@ -140,6 +158,30 @@ class _Round:
         if failure.log_start >= 0:
             return int(failure.log_start)
         return int(connections.run(earliest_offsets(self._cluster, [failure.place]))[failure.place])
+
+
+class Follower:
+    """Partitions that are read as they grow."""
+
+    def __init__(self, plan: ReadPlan, starts: Ends) -> None:
+        ranges = [Range(place, start, OFFSET_MAX) for place, start in starts.items()]
+        self._round = _Round(plan, RecordDecoder(plan.columns), ranges, _FOLLOW_WAIT_MS)
+        self._last_rows = time.monotonic()
+
+    @property
+    def ends(self) -> Ends:
+        return self._round.positions
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing has come for a while, and what came should not wait for more."""
+        return not self.ends or time.monotonic() - self._last_rows > _IDLE_SECONDS
+
+    def next_batches(self) -> list[pa.RecordBatch]:
+        batches = self._round.next_batches()
+        if batches:
+            self._last_rows = time.monotonic()
+        return batches
 
 
 def _is_unknown(failure: ClientFailure) -> bool:
