@@ -1,9 +1,9 @@
 """Tail mode: rows go to the sink within milliseconds, for queries that only map them. Each of them once all the same.
 
 A micro-batch is an *epoch*: one task follows the log for some seconds and hands on each batch as it comes, while the
-sink behind it writes. Where the epoch ended is known only then, so the task writes that down, in the register of epochs,
-before it ends; Spark's checkpoint holds the number alone. An epoch that is repeated reads exactly what was written down.
-Of two tasks that read one epoch only the later can write.
+sink behind it writes. Where the epoch ended is known only then, so the task writes that down before it ends, in the
+register of epochs; Spark's checkpoint holds the number alone. An epoch that is repeated reads exactly what was written
+down. Of two tasks that read one epoch only the later can write.
 """
 
 import json
