@@ -9,9 +9,17 @@ import pytest
 import structlog
 
 from ottla.base.broker_settings import Listener
+from ottla.cli.brokers import Brokers
+from ottla.cli.connection import Target
 from ottla.cli.failure import Failed, Misused
 from ottla.cli.start import Flags, announce, announcement, default_directory, node_config
+from ottla.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 
+BROKER_LOGGER = 8
 OTTLA = str(Path(sys.executable).with_name("ottla"))
 HOME = {"XDG_DATA_HOME": "/xdg"}
 
@@ -129,6 +137,18 @@ def test_a_signal_stops_it_cleanly(tmp_path: Path, number: signal.Signals) -> No
     assert (node.wait(30), err) == (0, "")
     assert str(tmp_path) in out and "Ctrl-C" in out
     assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+def test_its_log_level_can_be_moved_while_it_runs(tmp_path: Path) -> None:
+    node = start("--data-dir", str(tmp_path), "--listen", "127.0.0.1:0")
+    request = IncrementalAlterConfigsRequest(
+        [AlterConfigsResource(BROKER_LOGGER, "1", [AlterableConfig("root", 0, "INFO")])]
+    )
+    with Brokers(Target(listening(node), timeout_s=30)) as brokers:
+        assert brokers.any().ask(request).responses[0].error_code == 0
+    node.send_signal(signal.SIGTERM)
+    _, err = node.communicate(timeout=60)
+    assert node.returncode == 0 and "node stopped" in err
 
 
 def test_what_is_in_the_way_is_said_in_one_line(tmp_path: Path) -> None:
