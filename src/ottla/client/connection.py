@@ -106,7 +106,7 @@ class Connection(asyncio.BufferedProtocol):
         """The response. `is_slow`: the broker may take its time, only the deadline counts."""
         key = request.API_KEY
         version = self.versions.newest(key, span)
-        request_s = deadline.left_s if is_slow else self._settings.request_s
+        request_s = None if is_slow else self._settings.request_s
         answer, at = await self._exchange(request, version, request_s, deadline)
         return self._decoded(key, version, answer, at)
 
@@ -123,11 +123,14 @@ class Connection(asyncio.BufferedProtocol):
                     one.answer.set_exception(type(self._lost)(str(self._lost)))
 
     async def _exchange(
-        self, request: Message, version: int, request_s: float, deadline: Deadline
+        self, request: Message, version: int, request_s: float | None, deadline: Deadline
     ) -> tuple[memoryview, int]:
-        """A broker that is silent for `request_s` loses its connection; a caller out of time just leaves."""
+        """A broker that is silent for `request_s` loses its connection; a caller out of time just leaves.
+
+        Without it the deadline is the broker's: it has been given all the time that it may take.
+        """
         was_sent = False
-        left_s = min(request_s, deadline.left_s)
+        left_s = deadline.left_s if request_s is None else min(request_s, deadline.left_s)
         answer: asyncio.Future[tuple[memoryview, int]] = asyncio.get_running_loop().create_future()
         try:
             async with asyncio.timeout(left_s), self._room:
@@ -138,7 +141,7 @@ class Connection(asyncio.BufferedProtocol):
                 return await answer
         except TimeoutError:
             why = f"{self.name} did not answer within {left_s:.3g} s"
-            if left_s == request_s:
+            if request_s is None or left_s == request_s:
                 self.close(NotAnswered(why))
             raise NotAnswered(why, was_sent) from None
 

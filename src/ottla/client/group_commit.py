@@ -27,6 +27,8 @@ from ottla.wire.messages.describe_group_commit import DescribeGroupCommitRequest
 from ottla.wire.messages.index import ApiKey
 
 _SEPARATOR = "\0"
+DECIDING_S_MAX = 30.0
+"""So long the coordinator waits for the promises of all members; then it gives up, and says so."""
 
 
 class CommitRefused(ClientFailure):
@@ -72,8 +74,9 @@ async def commit_group(cluster: Cluster, commit: GroupCommit, deadline: Deadline
     request = _request(commit)
 
     async def ask() -> bool:
+        patience = Deadline(min(deadline.left_s, DECIDING_S_MAX + cluster.settings.request_s))
         answer: CommitGroupResponse = await cluster.ask_coordinator(
-            Coordinator.TRANSACTION, key, request, deadline, is_slow=True
+            Coordinator.TRANSACTION, key, request, patience, is_slow=True
         )
         why = answer.error_message or ""
         if answer.error_code == ErrorCode.INVALID_REQUEST:

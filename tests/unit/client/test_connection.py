@@ -131,12 +131,13 @@ def test_when_the_connection_dies_everybody_who_waits_is_told(
     run(play())
 
 
-def test_a_silent_broker_loses_its_connection(run: Run[None]) -> None:
+@pytest.mark.parametrize("is_slow", [False, True])
+def test_a_silent_broker_loses_its_connection(run: Run[None], is_slow: bool) -> None:
     async def play() -> None:
         async with FakeBroker() as broker:
             connection = await connect(broker, request_s=0.2)
             with pytest.raises(NotAnswered, match=r"did not answer within 0\.2 s"):
-                await connection.ask(END, soon())
+                await connection.ask(END, Deadline(0.2) if is_slow else soon(), is_slow=is_slow)
             assert not connection.is_open
 
     run(play())
