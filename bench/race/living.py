@@ -63,7 +63,7 @@ def many_partitions(arena: Arena) -> Iterator[Row]:
         figures = {
             "creation s": created,
             "idle cpu %": idle.cpu / idle.seconds * 100,
-            "idle memory MB": resting_mb,
+            "memory MB": resting_mb,
             "stop s": stopped,
             "restart s": restarted,
         }

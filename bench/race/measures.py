@@ -35,6 +35,7 @@ MEASURES: Mapping[str, Measure] = {
     "first ack s": Measure(_DOWN, 0.2),
     "idle memory MB": Measure(_DOWN, 0.15),
     "peak memory MB": Measure(_DOWN, 0.3),
+    "memory MB": Measure(_DOWN, 0.3),
     "restart s": Measure(_DOWN, 0.5),
     "idle cpu %": Measure(_DOWN, 0.5),
     "restart after kill s": Measure(_DOWN, 1.0),
