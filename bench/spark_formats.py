@@ -1,15 +1,16 @@
 """`python -m bench.spark_formats`: rates of the formats' functions, on one core, with no Spark and no broker."""
 
 import argparse
-import json
 import tempfile
 from pathlib import Path
 
 import pyarrow as pa
 
 from bench.spark_codec import NOW, rate
+from ottla.spark.formats.avro_format import Avro
 from ottla.spark.formats.format import Format
-from ottla.spark.formats.named import Wanted, format_named
+from ottla.spark.formats.json_format import Json
+from ottla.spark.formats.proto_format import Protobuf
 from ottla.spark.formats.spark_types import arrow_type
 
 ROWS = 50_000
@@ -34,15 +35,11 @@ def formats(directory: Path) -> dict[str, Format]:
     (directory / "order.proto").write_text(PROTO)
     tags = {"name": "tags", "type": {"type": "array", "items": "string"}}
     listed = AVRO | {"fields": [*AVRO["fields"], tags]}
-    wanted = {
-        "json": ("json", ""),
-        "avro": ("avro", json.dumps(AVRO)),
-        "avro with a list": ("avro", json.dumps(listed)),
-        "protobuf": ("protobuf", "order.proto"),
-    }
     return {
-        title: format_named(name, Wanted(options={"schema": schema}, columns=arrow_type(COLUMNS), directory=directory))
-        for title, (name, schema) in wanted.items()
+        "json": Json(arrow_type(COLUMNS)),
+        "avro": Avro(AVRO),
+        "avro with a list": Avro(listed),
+        "protobuf": Protobuf.from_file(directory / "order.proto"),
     }
 
 

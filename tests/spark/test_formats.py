@@ -1,5 +1,6 @@
 """Formats on Spark's columns: what comes out of a worker is what the format says, also of nested types."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -9,9 +10,11 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
 
+from ottla.spark.formats.avro_format import Avro
 from ottla.spark.formats.format import Format
 from ottla.spark.formats.functions import decoded, encoded
-from ottla.spark.formats.named import Wanted, format_named
+from ottla.spark.formats.json_format import Json
+from ottla.spark.formats.proto_format import Protobuf
 from ottla.spark.formats.spark_types import arrow_type, ddl
 
 if TYPE_CHECKING:
@@ -42,12 +45,24 @@ ORDER = {
 }
 
 
-@pytest.mark.parametrize("name", ["json", "avro", "protobuf"])
-def test_spark_reads_and_writes_by_a_format(spark: "SparkSession", tmp_path: Path, name: str) -> None:
-    (tmp_path / "order.proto").write_text(PROTO)
-    schema = {"avro": AVRO, "protobuf": "order.proto"}.get(name, "")
-    wanted = Wanted(options={"schema": schema}, columns=arrow_type(COLUMNS), directory=tmp_path)
-    order_format: Format = format_named(name, wanted)
+def json_format(_: Path) -> Format:
+    return Json(arrow_type(COLUMNS))
+
+
+def avro_format(_: Path) -> Format:
+    return Avro.from_text(AVRO)
+
+
+def proto_format(directory: Path) -> Format:
+    (directory / "order.proto").write_text(PROTO)
+    return Protobuf.from_file(directory / "order.proto")
+
+
+@pytest.mark.parametrize("make", [json_format, avro_format, proto_format])
+def test_spark_reads_and_writes_by_a_format(
+    spark: "SparkSession", tmp_path: Path, make: Callable[[Path], Format]
+) -> None:
+    order_format = make(tmp_path)
     order: dict[str, Any] = {field.name: ORDER[field.name] for field in order_format.type}
     record = order_format.encode(pa.array([order], order_format.type)).results[0].as_py()
     rows = spark.createDataFrame([(1, record), (2, b"\xff\xff"), (3, None)], "n int, value binary")

@@ -61,7 +61,7 @@ def spark_type(format_: "Format") -> "StructType":
     from pyspark.sql.pandas.types import from_arrow_type
     from pyspark.sql.types import StructType
 
-    found = from_arrow_type(format_.type)
+    found = from_arrow_type(format_.type, prefer_timestamp_ntz=True)
     assert isinstance(found, StructType)
     return found
 
