@@ -8,6 +8,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.spark.topics import Row, Topic
 
+pytestmark = pytest.mark.timeout(400)
+"""Seconds on a quiet machine; on a busy one Spark takes minutes."""
+
 
 def read(spark: SparkSession, topic: Topic, **options: object) -> DataFrame:
     return spark.read.format("ottla").options(**{**topic.options, **options}).load()  # type: ignore[arg-type]

@@ -10,6 +10,9 @@ from pyspark.sql import DataFrame, SparkSession
 from tests.spark.streams import read, rows_of, run_over_what_is_there, start
 from tests.spark.topics import Row, Topic
 
+pytestmark = pytest.mark.timeout(400)
+"""Seconds on a quiet machine; on a busy one Spark takes minutes."""
+
 
 def test_a_query_goes_on_where_it_was_and_finds_new_partitions(
     spark: SparkSession, topic: Topic, tmp_path: Path

@@ -69,6 +69,12 @@ def test_an_epoch_that_is_repeated_reads_what_it_read(topic: Topic) -> None:
     assert rows_in(task_of(a_reader(topic), first, second)) == [(0, 3), (0, 4)]
 
 
+def test_a_first_batch_of_nothing_can_be_repeated(topic: Topic) -> None:
+    begin = stored(a_reader(topic).initialOffset())
+    restarted = a_reader(topic)
+    assert restarted.partitions(stored(restarted.initialOffset()), begin) == []
+
+
 def test_a_task_hands_on_what_comes_while_it_reads(topic: Topic) -> None:
     topic.produce(range(1))
     reader = a_reader(topic)

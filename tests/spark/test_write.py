@@ -11,6 +11,9 @@ from ottla.spark import batch_options
 from tests.spark.streams import read
 from tests.spark.topics import Topic
 
+pytestmark = pytest.mark.timeout(400)
+"""Seconds on a quiet machine; on a busy one Spark takes minutes."""
+
 
 def write(frame: DataFrame, topic: Topic, **options: str) -> None:
     frame.write.format("ottla").mode("append").options(**{**topic.sink, **options}).save()

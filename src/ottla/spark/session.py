@@ -14,6 +14,12 @@ from ottla.spark.shipping import packed
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+TAIL_SETTINGS = {
+    # Rows leave Spark's buffers at once, instead of by ten thousands; in tail mode that is what takes seconds.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "50",
+    "spark.sql.execution.pandas.udf.buffer.size": "512",
+}
+"""For `session(config=…)` when queries in tail mode are to run in it; bulk reads and writes are not slower by it."""
 _STREAMING = "org.apache.spark.sql.execution.streaming."
 _CHECKPOINTS = "spark.sql.streaming.checkpointFileManagerClass"
 _CHECKPOINT_MANAGER = f"{_STREAMING}checkpointing.FileSystemBasedCheckpointFileManager"
