@@ -40,7 +40,8 @@ def lines(outcome: Outcome) -> Iterator[str]:
     yield f"lives       {sum(outcome.endings.values())}: " + _counted(outcome.endings)
     yield "fates met   " + _counted(outcome.fates)
     yield f"fates unmet {', '.join(sorted(outcome.unmet)) or 'none'}"
-    yield f"node        died {outcome.node_deaths} times"
+    deaths, pauses = outcome.node_deaths_and_pauses
+    yield f"node        died {deaths} times, stood still {pauses} times"
     yield "events      " + _counted(outcome.events)
     yield f"output      {verdict.source_rows} rows in {verdict.batches} batches"
     yield f"commits     {verdict.replays} replays, {verdict.refusals} refusals"

@@ -67,7 +67,7 @@ class Outcome:
     endings: Counter[str] = field(default_factory=Counter)
     """Of the drivers' lives."""
     events: Counter[str] = field(default_factory=Counter)
-    node_deaths: int = 0
+    node_deaths_and_pauses: tuple[int, int] = (0, 0)
     unmet: set[str] = field(default_factory=set)
     troubles: list[str] = field(default_factory=list)
 
@@ -77,10 +77,10 @@ class Outcome:
 
 
 class NodeKiller:
-    """Kills the node when it thinks so, or when somebody calls, and brings it back."""
+    """Kills or stops the node when it thinks so, kills it when somebody calls, and brings it back."""
 
     def __init__(self, node: Node, door: Path, rng: Random, every_s: float) -> None:
-        self.deaths = 0
+        self.deaths = self.pauses = 0
         self.failure: RuntimeError | None = None
         self._node = node
         self._rng = rng
@@ -108,6 +108,9 @@ class NodeKiller:
                     if self._rng.random() > 1.0 / self._every_s:
                         continue
                     caller = None
+                    if self._rng.random() < 0.5:
+                        self._pause()
+                        continue
                 self._node.kill()
                 self.deaths += 1
                 if caller is not None:
@@ -116,6 +119,13 @@ class NodeKiller:
                 self._node.start()
         except RuntimeError as failure:  # the node did not come back
             self.failure = failure
+
+    def _pause(self) -> None:
+        """It stands still, now and then for longer than a request may take or a transaction may be open."""
+        self._node.signal(signal.SIGSTOP)
+        self.pauses += 1
+        self._over.wait(self._rng.choice((0.5, 2.0, 6.0)))
+        self._node.signal(signal.SIGCONT)
 
 
 def run(plan: Plan, directory: Path) -> Outcome:
@@ -182,7 +192,7 @@ def _play(plan: Plan, setting: Setting, node: Node) -> Outcome:
         Counter(row["fate"] for row in told if row["event"] == "met"),
         Counter(_ending(row["code"]) for row in told if row["event"] == "life"),
         Counter(row["event"] for row in told if row["event"] in ("double", "restored", "repaired", "lost")),
-        killer.deaths,
+        (killer.deaths, killer.pauses),
         _unmet(setting),
         troubles,
     )
