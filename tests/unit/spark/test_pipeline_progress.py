@@ -24,7 +24,9 @@ def report(batch: int, **more: Any) -> dict[str, Any]:
         "durationMs": {"triggerExecution": 400, "addBatch": 300, "walCommit": 20, "queryPlanning": 9},
         "eventTime": {"watermark": "2026-11-19T11:59:50.000Z"},
         "stateOperators": [{"numRowsTotal": 7}, {"numRowsTotal": 3}],
-        "sources": [{"endOffset": {"t": {"0": 5, "1": 7}}, "latestOffset": {"t": {"0": 9, "1": 7, "2": 4}}}],
+        "sources": [
+            {"numInputRows": 100, "endOffset": {"t": {"0": 5, "1": 7}}, "latestOffset": {"t": {"0": 9, "1": 7, "2": 4}}}
+        ],
         "sink": {"numOutputRows": -1},
         "observedMetrics": {"ottla_rows": {"rows": 90, "dead": 10}},
         **more,
@@ -36,7 +38,7 @@ def test_reports_add_up_and_none_counts_twice() -> None:
     assert progress.add(report(0)) and progress.add(report(1)) and not progress.add(report(1))
     assert not progress.add(report(0))
     assert (progress.read_total, progress.written_total, progress.dead_total) == (200, 160, 20)
-    assert (progress.batch, progress.read_per_s, progress.lag, progress.state_rows) == (1, 250.5, 8, 10)
+    assert (progress.batch, progress.read_per_s, progress.lag, progress.state_rows) == (1, 250.0, 8, 10)
     assert progress.phases_ms == {"work": 300, "note": 20, "plan": 9} and progress.trigger_ms == 400
     assert progress.watermark == "2026-11-19T11:59:50.000Z"
 
@@ -46,6 +48,21 @@ def test_a_query_that_was_started_again_is_counted_on() -> None:
     progress.add(report(5))
     assert progress.add(report(5, runId="after the restart"))
     assert progress.read_total == 200
+
+
+def test_rows_that_the_plan_reads_twice_count_once() -> None:
+    progress = Progress()
+    progress.add(report(0), scans=(2,))
+    assert (progress.read_total, progress.read_per_s) == (50, 125.0)
+    progress.add(report(1), scans=(2, 1))
+    assert progress.read_total == 150
+
+
+def test_a_look_that_found_nothing_leaves_the_last_batch_on_view() -> None:
+    progress = Progress()
+    progress.add(report(0))
+    progress.add(report(1, durationMs={"latestOffset": 500, "triggerExecution": 500}, sources=[]))
+    assert (progress.batch, progress.trigger_ms, progress.read_per_s, progress.lag) == (0, 400, 0.0, None)
 
 
 def test_reports_without_observations_take_the_sinks_count() -> None:

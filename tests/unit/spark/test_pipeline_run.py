@@ -46,6 +46,7 @@ class PretendedFlow:
     restarts: int = 1
     mode: str = "micro"
     refuses: str = ""
+    scans: tuple[int, ...] = ()
     queries: list[PretendedQuery] = field(default_factory=list)
 
     def start(self) -> PretendedQuery:
@@ -150,7 +151,7 @@ def test_what_is_paused_stays_so_in_the_next_run(world: World) -> None:
 
 def test_reports_are_counted_also_those_that_came_with_the_end(world: World) -> None:
     world.step()
-    report = {"runId": "r", "batchId": 0, "timestamp": "t", "numInputRows": 5}
+    report = {"runId": "r", "batchId": 0, "timestamp": "t", "numInputRows": 5, "durationMs": {"addBatch": 1}}
     world.flows["a"].queries[0].batches.append(report)
     world.step()
     world.flows["a"].queries[0].batches.append({**report, "batchId": 1})

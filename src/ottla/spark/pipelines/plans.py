@@ -33,6 +33,8 @@ class PlannedFlow:
     dead_letters: tuple[str, ...] = ()
     """The topics of dead letters that this flow writes, too."""
     not_for_tail: tuple[str, ...] = ()
+    scans: tuple[int, ...] = ()
+    """How often each stream is read by the whole of it."""
 
     @property
     def name(self) -> str:
@@ -156,7 +158,7 @@ class Plans:
             raise Faulty(Fault(flow.place, f"{flow.name}: the data source does not tail yet; micro comes closest"))
         if settings.mode is Mode.TAIL and reasons:
             raise Faulty(Fault(flow.place, f"{flow.name} cannot be run as tail: {'; '.join(reasons)}"))
-        return replace(planned, not_for_tail=reasons)
+        return replace(planned, not_for_tail=reasons, scans=Shape.of(planned.frame).scans)
 
     def _settings(self, flow: Flow) -> FlowSettings:
         """The command line, then the specification, then the flow's own options, then what is usual."""

@@ -41,6 +41,10 @@ class Startable(Protocol):
     @property
     def restarts(self) -> int: ...
 
+    @property
+    def scans(self) -> Sequence[int]:
+        """How often each of its sources is read; empty where nobody knows."""
+
     def start(self) -> RunningQuery: ...
 
 
@@ -53,6 +57,7 @@ class PipelineRun:
     """Hears of every event as it happens."""
     clock: Callable[[], int] = now_ms
     supervisor: Supervisor = field(init=False)
+    _flows: dict[str, Startable] = field(init=False)
     _queries: dict[str, RunningQuery] = field(default_factory=dict)
     _progress: dict[str, Progress] = field(init=False)
     _started_ms: int = 0
@@ -60,6 +65,7 @@ class PipelineRun:
     _ended: bool = False
 
     def __post_init__(self) -> None:
+        self._flows = {flow.name: flow for flow in self.flows}
         self.supervisor = Supervisor({flow.name: flow.restarts for flow in self.flows})
         self._progress = {flow.name: Progress() for flow in self.flows}
         self._started_ms = self.clock()
@@ -81,9 +87,8 @@ class PipelineRun:
         self._heed_wishes()
         for name in self.supervisor.running():
             self._look_at(name)
-        by_name = {flow.name: flow for flow in self.flows}
         for name in self.supervisor.due(self.clock()):
-            self._start(by_name[name])
+            self._start(self._flows[name])
         if self.clock() - self._written_ms >= HEARTBEAT_MS:
             self._write()
 
@@ -143,8 +148,9 @@ class PipelineRun:
             self._log(name, "waiting", f"next attempt in {pause_ms / 1000:g} s")
 
     def _take_reports(self, name: str) -> None:
+        scans = self._flows[name].scans
         for report in self._queries[name].reports():
-            self._progress[name].add(report)
+            self._progress[name].add(report, scans)
 
     def _stop(self, name: str) -> None:
         self._take_reports(name)

@@ -1,5 +1,6 @@
 """What a plan is made of, as far as it decides how it may be run. Knows Spark's names for the nodes of a plan."""
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -42,17 +43,21 @@ class Shape:
     nodes: tuple[str, ...]
     names: frozenset[str]
     """Of all views that the plan goes through."""
+    scans: tuple[int, ...]
+    """How often each of its streams is read, in the order in which they come."""
 
     @classmethod
     def of(cls, frame: "DataFrame") -> "Shape":
         plan = frame._jdf.queryExecution().analyzed()
-        nodes, names = [], set()
+        nodes, names, scans = [], set(), Counter[str]()
         for node in _below(plan):
             kind = node.nodeName()
             nodes.append(kind)
             if kind == "SubqueryAlias":
                 names.add(node.alias())
-        return cls(plan, tuple(nodes), frozenset(names))
+            elif kind in _SOURCES:
+                scans[node.toString()] += 1
+        return cls(plan, tuple(nodes), frozenset(names), tuple(scans.values()))
 
     def against_tail(self) -> Iterator[str]:
         """Why rows cannot go through this plan one by one, each reason once."""

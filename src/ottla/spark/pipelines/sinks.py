@@ -48,6 +48,10 @@ class SparkFlow:
     def restarts(self) -> int:
         return self.planned.settings.restarts or 0
 
+    @property
+    def scans(self) -> tuple[int, ...]:
+        return self.planned.scans
+
     def start(self) -> "SparkQuery":
         """Raises `NotReady` where Spark refuses to start it."""
         from py4j.protocol import Py4JError
