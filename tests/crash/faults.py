@@ -53,12 +53,19 @@ class Trace:
         self._wait_attached(pid)
 
     def _wait_attached(self, pid: int) -> None:
+        """It says so when it has stopped every thread; from then on no call gets past it."""
+        stderr = self._process.stderr
+        assert stderr is not None
+        os.set_blocking(stderr.fileno(), False)
+        said = b""
         deadline = time.monotonic() + ATTACH_SECONDS_MAX
-        while not all(_tracer(task) == self._process.pid for task in Path(f"/proc/{pid}/task").iterdir()):
+        while b" attached" not in said or not all(
+            _tracer(task) == self._process.pid for task in Path(f"/proc/{pid}/task").iterdir()
+        ):
+            said += stderr.read() or b""
             if self._process.poll() is not None:
-                assert self._process.stderr is not None
-                pytest.skip(f"strace cannot attach: {self._process.stderr.read().decode().strip()}")
-            assert time.monotonic() < deadline, "strace does not attach"
+                pytest.skip(f"strace cannot attach: {said.decode().strip()}")
+            assert time.monotonic() < deadline, f"strace does not attach: {said.decode().strip()}"
             time.sleep(0.01)
 
     @property

@@ -99,14 +99,21 @@ def _assert_changes_begin_nothing_anew(node: NodeProcess, offline: set[int]) -> 
     assert_only_these_serve(node, offline)
 
 
-def test_a_read_that_fails_ends_nothing_but_that_answer(node: NodeProcess, tmp_path: Path) -> None:
-    inject = ("-e", "trace=sendfile", "-e", "inject=sendfile:error=EIO")
+@pytest.mark.parametrize(("calls", "size"), [("sendfile", 100_000), ("pread64,sendfile", 10)])
+def test_a_read_that_fails_ends_nothing_but_that_answer(
+    node: NodeProcess, tmp_path: Path, calls: str, size: int
+) -> None:
+    """Large slices leave by sendfile; small ones are read, and if that fails leave like large ones."""
+    with Client(node.port) as client:
+        records = new_records([(None, b"x" * size)], time.time_ns() // 1_000_000)
+        offset = client.produce(TOPIC, 0, encode_batch(records))
+    inject = ("-e", f"trace={calls}", "-e", f"inject={calls}:error=EIO")
     with (
         traced(node.pid, tmp_path / "trace", *inject),
         Client(node.port) as client,
         pytest.raises((ConnectionError, Answered)),
     ):
-        client.fetch(TOPIC, 0, 0)
+        client.fetch(TOPIC, 0, offset)
     assert node.is_running
     with Client(node.port) as client:
         for partition in range(1, PARTITIONS):
