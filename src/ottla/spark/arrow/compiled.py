@@ -13,6 +13,7 @@ import os
 import stat
 import tempfile
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,6 +29,7 @@ cgutils: Any = _cgutils
 
 def compiled(kernel: _Kernel) -> _Kernel:
     """`kernel` as machine code, compiled when it is first called and loaded from the cache from then on."""
+    _settle(kernel)
     return _cached(kernel) or _cached_apart(kernel) or inlined(kernel)
 
 
@@ -40,32 +42,46 @@ def inlined(function: _Kernel) -> _Kernel:
 def _cached(kernel: _Kernel) -> _Kernel | None:
     try:
         made: Any = njit(nogil=True, cache=True)(kernel)
-        place = Path(made.stats.cache_path)
-        place.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=place).close()  # for code in a zip numba finds out too late, in the first call
-    except (RuntimeError, OSError):
+    except RuntimeError:  # nowhere to write
         return None
     return made  # type: ignore[no-any-return]
 
 
 def _cached_apart(kernel: _Kernel) -> _Kernel | None:
-    directory = _private_directory()
+    directory, before = _private_directory(), config.CACHE_DIR
     if directory is None:
         return None
-    before = config.CACHE_DIR, os.environ.get("XDG_CACHE_HOME")
-    # The second is for code in a zip, which does not heed the first.
-    config.CACHE_DIR = os.environ["XDG_CACHE_HOME"] = directory
+    config.CACHE_DIR = str(directory)
     try:
         return _cached(kernel)
     finally:
-        config.CACHE_DIR = before[0]
-        if before[1] is None:
-            del os.environ["XDG_CACHE_HOME"]
-        else:
-            os.environ["XDG_CACHE_HOME"] = before[1]
+        config.CACHE_DIR = before
 
 
-def _private_directory() -> str | None:
+def _settle(kernel: Callable[..., Any]) -> None:
+    """Give a kernel from a zip a file of its own: Spark unpacks nothing, and puts the zip elsewhere for every run.
+
+    The file's place is told by its content, so that the next run finds what this one compiled.
+    """
+    path = Path(kernel.__code__.co_filename)
+    loader: Any = kernel.__globals__.get("__loader__")
+    directory = None if path.is_file() or not hasattr(loader, "get_source") else _private_directory()
+    source = None if directory is None else loader.get_source(kernel.__module__)
+    if directory is None or source is None:
+        return
+    place = directory / sha256(source.encode()).hexdigest() / path.name
+    try:
+        place.parent.mkdir(mode=0o700, exist_ok=True)
+        if not place.exists():
+            draft = place.with_name(f"{path.name}.{os.getpid()}")  # others may be at it
+            draft.write_text(source, encoding="utf-8")
+            draft.replace(place)
+    except OSError:
+        return
+    kernel.__code__ = kernel.__code__.replace(co_filename=str(place))
+
+
+def _private_directory() -> Path | None:
     """A directory that only this user can write, the same one for all their processes."""
     place = Path(tempfile.gettempdir()) / f"ottla-numba-{os.getuid()}"
     try:
@@ -74,7 +90,7 @@ def _private_directory() -> str | None:
     except OSError:
         return None
     is_ours = state.st_uid == os.getuid() and stat.S_ISDIR(state.st_mode) and not state.st_mode & 0o077
-    return str(place) if is_ours else None
+    return place if is_ours else None
 
 
 def _untyped(function: Callable[..., Any]) -> Any:

@@ -11,6 +11,8 @@ import pytest
 
 import ottla
 
+pytestmark = pytest.mark.timeout(400)  # each process compiles, which is slow on a machine that has much to do
+
 PROGRAM = """
 from ottla.spark.arrow.decode import RecordDecoder
 from ottla.spark.arrow.visible import Fetched
@@ -18,19 +20,34 @@ from ottla.wire.batch import encode_batch, new_records
 batch = encode_batch(new_records([(b"k", b"v")] * 5, 0))
 print(RecordDecoder().decode(Fetched("t", 0, batch)).row_count)
 """
+FORKING = f"""
+import os
+import pyarrow
+children = []
+for _ in range(2):
+    child = os.fork()
+    if not child:
+        try:
+            exec({PROGRAM!r})
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+    children.append(child)
+print(5 if all(os.waitpid(child, 0)[1] == 0 for child in children) else 0)
+"""
 ROOMS = ("__init__.py", "base", "wire", "spark")
 
 
-def run(path: Path, temporary: Path, **more: str) -> int:
+def run(path: Path, temporary: Path, program: str = PROGRAM) -> int:
     """The program with the package at `path`, without a home; `temporary` is where temporary files go."""
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(path), "HOME": "/dev/null", "TMPDIR": str(temporary)}
     done = subprocess.run(
-        [sys.executable, "-S", "-c", _with_packages(PROGRAM)],
-        env=environment | more,
+        [sys.executable, "-S", "-c", _with_packages(program)],
+        env=environment,
         capture_output=True,
         text=True,
         check=True,
-        timeout=100,
+        timeout=200,
     )
     return int(done.stdout)
 
@@ -82,7 +99,7 @@ def test_a_private_place_that_others_can_write_is_not_used(unwritable: Path, tmp
     assert not written(place)
 
 
-def test_a_package_in_a_zip_keeps_what_it_compiled_as_well(unwritable: Path, tmp_path: Path) -> None:
+def test_a_package_in_a_zip_finds_what_it_compiled_wherever_the_zip_is(unwritable: Path, tmp_path: Path) -> None:
     archive = tmp_path / "shipped.zip"
     with zipfile.ZipFile(archive, "w") as packed:
         for path in sorted(unwritable.rglob("*.py")):
@@ -92,5 +109,15 @@ def test_a_package_in_a_zip_keeps_what_it_compiled_as_well(unwritable: Path, tmp
     assert run(archive, temporary) == 5
     first = written(temporary)
     assert first
-    assert run(archive, temporary) == 5
+    assert run(Path(shutil.copy(archive, tmp_path / "shipped-again.zip")), temporary) == 5
+    assert written(temporary) == first
+
+
+def test_workers_that_are_forked_side_by_side_share_what_they_compile(unwritable: Path, tmp_path: Path) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    assert run(unwritable, temporary, FORKING) == 5
+    first = written(temporary)
+    assert first
+    assert run(unwritable, temporary, FORKING) == 5
     assert written(temporary) == first
