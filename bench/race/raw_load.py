@@ -16,7 +16,7 @@ from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRe
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 
 _SIZE = Struct(">i")
-_PATIENCE_SECONDS = 180.0
+_PATIENCE_SECONDS = 300.0
 _LATEST, _LIST_OFFSETS_VERSION, _CREATE_VERSION = -1, 5, 4
 _READ_BYTES = 64 * 1024
 _TOPICS_PER_REQUEST = 10
@@ -83,12 +83,15 @@ def produce_everywhere(client: RawClient, topics: Mapping[str, int], pause_secon
         ]
         frame = request_frame(ApiKey.PRODUCE, PRODUCE_VERSION, ProduceRequest(None, -1, 60_000, data), True)
         answer, _ = ProduceResponse.decode(client.ask(frame)[1:], 0, PRODUCE_VERSION)
+        codes = set()
         for topic in answer.responses:
             for one in topic.partition_responses:
                 if one.error_code == 0:
                     left.discard((topic.name, one.index))
+                else:
+                    codes.add(ErrorCode(one.error_code).name)
         if left and time.monotonic() > deadline:
-            raise NotReady(f"{len(left)} partitions do not take records")
+            raise NotReady(f"{len(left)} partitions do not take records: {codes}")
         if left:
             time.sleep(pause_seconds)
 
