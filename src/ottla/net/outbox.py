@@ -5,7 +5,6 @@ import socket
 import sys
 from collections import deque
 from collections.abc import Iterable
-from contextlib import suppress
 from typing import Protocol, cast
 
 from ottla.wire.primitives import Buffer
@@ -60,28 +59,42 @@ class Outbox:
             self._queue.append(view)
             self.unsent_bytes += len(data)
             return
-        at = 0
+        self.unsent_bytes += len(data)
+        at, pieces = 0, list[memoryview | bytes]()
         for position, slices in data.holes:
             if position > at:
-                self._queue.append(view[at:position])
+                pieces.append(view[at:position])
                 at = position
             for piece in cast(Iterable[FileSlice], slices):
-                if piece.size:
-                    self._put_slice(piece)
+                if not piece.size:
+                    continue
+                content = self._read(piece)
+                if content is not None:
+                    pieces.append(content)
+                else:
+                    self._put_joined(pieces)
+                    pieces.clear()
+                    self._queue.append(_Pending(piece))
         if at < len(data):
-            self._queue.append(view[at:])
-        self.unsent_bytes += len(data)
+            pieces.append(view[at:])
+        self._put_joined(pieces)
 
-    def _put_slice(self, piece: FileSlice) -> None:
-        if piece.size <= _READ_BYTES_MAX and self.unsent_bytes <= _HELD_BYTES_MAX:
-            # What cannot be read now cannot be sent either; that is found out, and told, when its turn comes.
-            with suppress(OSError):
-                data = os.pread(piece.file.fd, piece.size, piece.position)
-                if len(data) == piece.size:
-                    self._queue.append(memoryview(data))
-                    self.unsent_bytes += len(data)
-                    return
-        self._queue.append(_Pending(piece))
+    def _read(self, piece: FileSlice) -> bytes | None:
+        """A small slice's bytes, which wait in memory from here on; None if it shall leave from its file."""
+        if piece.size > _READ_BYTES_MAX or self.unsent_bytes > _HELD_BYTES_MAX:
+            return None
+        try:
+            content = os.pread(piece.file.fd, piece.size, piece.position)
+        except OSError:
+            return None  # it cannot be sent either: that is found out, and told, when its turn comes
+        if len(content) != piece.size:
+            return None
+        self.unsent_bytes += piece.size
+        return content
+
+    def _put_joined(self, pieces: list[memoryview | bytes]) -> None:
+        if pieces:
+            self._queue.append(memoryview(b"".join(pieces) if len(pieces) > 1 else pieces[0]))
 
     def flush(self) -> bool:
         """Send until the socket is full or the turn is over; True when nothing is left. OSError means a lost peer."""
