@@ -1,6 +1,7 @@
-"""Whole pipelines, from a broker's topics to where their rows go, in batch mode."""
+"""Whole pipelines, from a broker's topics to where their rows go."""
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -27,7 +28,7 @@ ORDERS = (
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
-    with Broker({"orders": 2, "big": 1, "orders.dlq": 1, "archived": 1}) as node:
+    with Broker({"orders": 2, "big": 1, "orders.dlq": 1, "archived": 1, "quick": 1, "upper": 1}) as node:
         yield node
 
 
@@ -35,17 +36,17 @@ def broker() -> Iterator[Broker]:
 def run(spark: "SparkSession", broker: Broker, tmp_path: Path) -> Iterator[Run]:
     """Runs a project to its end; run again, it goes on from there."""
 
-    def run_files(flows: tuple[str, ...] = (), **files: str) -> PipelineRun:
+    def run_files(mode: Mode = Mode.BATCH, stop: threading.Event | None = None, **files: str) -> PipelineRun:
         (tmp_path / "transformations").mkdir(exist_ok=True)
         (tmp_path / "pipeline.yml").write_text("name: shop\nrestarts: 0\n")
         for name, text in files.items():
             (tmp_path / "transformations" / name.replace("_", ".")).write_text(text)
         (tmp_path / ".pipeline").mkdir(exist_ok=True)
-        wanted = Wanted(settings=FlowSettings(mode=Mode.BATCH), flows=flows)
+        wanted = Wanted(settings=FlowSettings(mode=mode))
         project = open_project(tmp_path, broker.bootstrap)
         events: list[dict[str, Any]] = []
         pipeline = prepare(project, wanted, events.append, lambda project, master: spark.newSession())
-        assert pipeline.go(threading.Event()), [event for event in events if event["event"] == "failed"]
+        assert pipeline.go(stop or threading.Event()), [event for event in events if event["event"] == "failed"]
         return pipeline
 
     yield run_files
@@ -117,3 +118,27 @@ def test_tables_of_a_lake_get_every_row_once_over_several_runs(run: Run, broker:
     lake = tmp_path / "lake"
     catalog = load_catalog("ottla", type="sql", uri=f"sqlite:///{lake}/catalog.db", warehouse=lake.as_uri())
     assert sorted(catalog.load_table("shop.orders").scan().to_arrow()["id"].to_pylist()) == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.timeout(300)
+def test_a_flow_of_the_mode_tail_hands_on_each_row_once_over_a_restart(run: Run, broker: Broker) -> None:
+    sql = (
+        "CREATE STREAM quick FROM TOPIC quick WITH (format = string);\n"
+        "INSERT INTO TOPIC upper SELECT key, upper(value) AS value FROM STREAM(quick);"
+    )
+    for expected in ([b"A"], [b"A", b"B"]):
+        sent(broker, "quick", expected[-1].decode().lower())
+        stop = threading.Event()
+
+        def stop_when_there(expected: list[bytes] = expected, stop: threading.Event = stop) -> None:
+            until = time.monotonic() + 120
+            while time.monotonic() < until and [one.value() for one in received(broker, "upper")] != expected:
+                time.sleep(0.5)
+            stop.set()
+
+        watcher = threading.Thread(target=stop_when_there)
+        watcher.start()
+        flow = run(Mode.TAIL, stop, a_sql=sql).status()["flows"]["upper"]
+        watcher.join(60)
+        assert flow["mode"] == "tail" and flow["restarts"] == 0
+    assert [one.value() for one in received(broker, "upper")] == [b"A", b"B"]

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ottla.spark.pipelines import plans
 from ottla.spark.pipelines.active import activate
 from ottla.spark.pipelines.checking import Findings, check
 from ottla.spark.pipelines.project import FlowSettings, Mode
@@ -150,10 +149,7 @@ def test_faults_in_python_are_named_with_their_line_and_hide_no_others(checked: 
         ("SELECT explode(sequence(1, id)) AS id FROM s WHERE id > 5", ""),
     ],
 )
-def test_it_is_said_why_a_plan_cannot_be_run_as_tail(
-    checked: Check, query: str, reason: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(plans, "SERVES_TAIL", True)
+def test_it_is_said_why_a_plan_cannot_be_run_as_tail(checked: Check, query: str, reason: str) -> None:
     streams = "".join(f"CREATE STREAM {s} (id int) FROM TOPIC t WITH (errors = drop);" for s in ("s", "s2"))
     findings = checked(FlowSettings(mode=Mode.TAIL), a_sql=f"{streams}INSERT INTO TOPIC u {query}")
     if reason:
@@ -163,16 +159,21 @@ def test_it_is_said_why_a_plan_cannot_be_run_as_tail(
         assert faults(findings) == [] and findings.flows[0]["mode"] == "tail"
 
 
-def test_dead_letters_and_tail_exclude_each_other_until_one_is_chosen(
-    checked: Check, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(plans, "SERVES_TAIL", True)
+def test_dead_letters_and_tail_exclude_each_other_until_one_is_chosen(checked: Check) -> None:
     sql = "CREATE STREAM s (id int) FROM TOPIC t; INSERT INTO TOPIC u SELECT * FROM s"
     [flow, letters] = checked(FlowSettings(mode=Mode.TAIL), a_sql=sql).flows
     assert (flow["mode"], flow["dead_letters"]) == ("tail", [])
     assert (letters["mode"], letters["dead_letters"]) == ("micro", ["t.dlq"])
 
 
-def test_tail_is_refused_as_long_as_the_source_does_not_offer_it(checked: Check) -> None:
-    sql = "CREATE STREAM s FROM TOPIC t; INSERT INTO TOPIC u WITH (mode = tail) SELECT value FROM s"
-    assert "the data source does not tail yet" in faults(checked(a_sql=sql))[0]
+def test_flows_of_all_modes_may_read_one_stream_and_its_views(checked: Check) -> None:
+    sql = (
+        "CREATE STREAM s (id int) FROM TOPIC t; CREATE VIEW v AS SELECT id FROM s;\n"
+        "INSERT INTO TOPIC a WITH (mode = tail) SELECT * FROM v; INSERT INTO TOPIC b SELECT * FROM v;"
+    )
+    findings = checked(a_sql=sql)
+    assert faults(findings) == []
+    assert [(flow["name"], flow["mode"], flow["dead_letters"]) for flow in findings.flows] == [
+        ("a", "tail", []),
+        ("b", "micro", ["t.dlq"]),
+    ]

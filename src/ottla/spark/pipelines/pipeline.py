@@ -1,6 +1,7 @@
 """A project, from its files to a run."""
 
 import os
+import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -12,7 +13,7 @@ from ottla.spark.pipelines.active import activate
 from ottla.spark.pipelines.definitions import Faulty
 from ottla.spark.pipelines.loading import read_files
 from ottla.spark.pipelines.plans import Plans
-from ottla.spark.pipelines.project import FlowSettings, Project, read_project
+from ottla.spark.pipelines.project import FlowSettings, Mode, Project, read_project
 from ottla.spark.pipelines.running import PipelineRun
 from ottla.spark.pipelines.sinks import SparkFlow
 from ottla.spark.pipelines.state import StateDirectory
@@ -59,7 +60,7 @@ def prepare(
 ) -> PipelineRun:
     """Plan everything. Raises `Faulty` before anything runs."""
     files = read_files(project)
-    spark = start(project, wanted.master)
+    spark = start(project, wanted.master or _roomy(project, wanted.settings))
     activate(spark)
     plans = Plans(spark, project, files.load(), ClusterTopics(spark, project), wanted.settings)
     planned = plans.flows()
@@ -72,6 +73,18 @@ def prepare(
     state = StateDirectory(project.storage)
     flows = [SparkFlow(one, project, state) for one in planned if not wanted.flows or one.name in wanted.flows]
     return PipelineRun(project.name, flows, state, tell)
+
+
+def _roomy(project: Project, settings: FlowSettings) -> str | None:
+    """On this machine, more slots than cores if there may be flows of the mode tail: each holds one for ever."""
+    if "MASTER" in os.environ or "spark.master" in project.configuration:
+        return None
+    modes = {settings.mode, project.mode, *(given.mode for given in project.flows.values())}
+    is_said = any(re.search(r"\btail\b", path.read_text(encoding="utf-8")) for path in project.files())
+    return f"local[{(os.cpu_count() or 1) + _TAIL_SLOTS},4]" if Mode.TAIL in modes or is_said else None
+
+
+_TAIL_SLOTS = 8
 
 
 def held(project: Project) -> AbstractContextManager[None]:

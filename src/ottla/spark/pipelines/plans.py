@@ -11,7 +11,7 @@ from ottla.spark.pipelines.positions import fault_in
 from ottla.spark.pipelines.project import FlowSettings, Mode, Output, Project, advice
 from ottla.spark.pipelines.shape import Shape
 from ottla.spark.pipelines.sql import TOPIC_FORMAT, topic_target
-from ottla.spark.pipelines.topics import SERVES_TAIL, Topics, unknown_options
+from ottla.spark.pipelines.topics import Topics, unknown_options
 from ottla.spark.pipelines.user_code import UserCode
 
 if TYPE_CHECKING:
@@ -55,16 +55,32 @@ class Plans:
 
     def flows(self) -> list[PlannedFlow]:
         """All that can be planned; the rest is among the `faults`."""
+        settings = {
+            flow.name: given
+            for flow in self.definitions.flows.values()
+            if (given := self._note(lambda flow=flow: self._settings(flow))) is not None
+        }
+        found: list[PlannedFlow] = []
+        for is_tail in (False, True):
+            names = [name for name, given in settings.items() if (given.mode is Mode.TAIL) == is_tail]
+            if names or not is_tail:
+                self._register(is_tail)
+            for name in names:
+                flow = self.definitions.flows[name]
+                planned = self._note(lambda flow=flow: self._planned(flow, settings[flow.name]))
+                found += [planned] if planned is not None else []
+        order = list(self.definitions.flows)
+        found.sort(key=lambda one: order.index(one.name))
+        return [*found, *self._dead_letter_flows(found)]
+
+    def _register(self, is_tail: bool) -> None:
+        """All names that queries may use. Flows of the mode tail have streams of their own under the same names."""
         for source in self.definitions.sources.values():
-            self._note(lambda source=source: self._register_source(source))
+            self._note(lambda source=source: self._register_source(source, is_tail))
         self._pending = dict(self.definitions.views)
         while self._pending:
             view = next(iter(self._pending.values()))
             self._note(lambda view=view: self._register_view(view, ()))
-        planned = [self._note(lambda flow=flow: self._planned(flow)) for flow in self.definitions.flows.values()]
-        found = [one for one in planned if one is not None]
-        found += [one for one in self._dead_letter_flows(found) if one is not None]
-        return found
 
     def _note(self, step: Any) -> Any:
         try:
@@ -73,15 +89,16 @@ class Plans:
             self.faults += [fault for fault in faulty.faults if fault not in self.faults]
             return None
 
-    def _register_source(self, source: Source) -> None:
+    def _register_source(self, source: Source, is_tail: bool) -> None:
         faults = list(unknown_options(source))
         if faults:
             raise Faulty(*faults)
         with UserCode(self.project.directory).blamed_on(source.place):
-            rows = decoding.latest(self.topics.table(source)) if source.is_table else self.topics.stream(source)
+            topics = self.topics
+            rows = decoding.latest(topics.table(source)) if source.is_table else topics.stream(source, is_tail)
             decoded = decoding.decode(rows, source, self.project.directory)
             decoded.good.createOrReplaceTempView(source.name)
-            if decoded.bad is not None and not source.is_table:
+            if decoded.bad is not None and not (source.is_table or is_tail):
                 self._bad[source.name] = decoding.dead_rows(decoded.bad, source, self.project.name)
 
     def _register_view(self, view: View, inside: tuple[str, ...]) -> None:
@@ -133,9 +150,8 @@ class Plans:
             why = f"there is no stream or view {wanted}{advice(wanted, known)}"
         return Faulty(*(Fault(fault.place, why) for fault in faulty.faults))
 
-    def _planned(self, flow: Flow) -> PlannedFlow:
+    def _planned(self, flow: Flow, settings: FlowSettings) -> PlannedFlow:
         target = self.definitions.targets[flow.target]
-        settings = self._settings(flow)
         frame = self._frame(flow.query, flow, ())
         if not frame.isStreaming:
             raise Faulty(
@@ -154,8 +170,6 @@ class Plans:
                 replace(planned, frame=encoding.encoded(frame, flow, options, self.project.directory))
             )
         reasons = tuple(_not_for_tail(planned, shape))
-        if settings.mode is Mode.TAIL and not (reasons or SERVES_TAIL):
-            raise Faulty(Fault(flow.place, f"{flow.name}: the data source does not tail yet; micro comes closest"))
         if settings.mode is Mode.TAIL and reasons:
             raise Faulty(Fault(flow.place, f"{flow.name} cannot be run as tail: {'; '.join(reasons)}"))
         return replace(planned, not_for_tail=reasons, scans=Shape.of(planned.frame).scans)

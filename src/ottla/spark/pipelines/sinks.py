@@ -1,8 +1,8 @@
 """Flows become streaming queries: the trigger of their mode, the place where their rows go, each batch once."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,10 +18,11 @@ from ottla.spark.pipelines.sql import TOPIC_FORMAT
 from ottla.spark.pipelines.state import StateDirectory
 from ottla.spark.pipelines.topics import client_options
 from ottla.spark.pipelines.user_code import cause, words
+from ottla.spark.session import TAIL_SETTINGS
 from ottla.spark.sink.foreach_batch import batch_options
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -59,22 +60,30 @@ class SparkFlow:
 
         planned = self.planned
         # A pool of its own, so that one flow's long batch does not hold up the others.
-        planned.frame.sparkSession.sparkContext.setLocalProperty("spark.scheduler.pool", planned.name)
+        spark = planned.frame.sparkSession
+        spark.sparkContext.setLocalProperty("spark.scheduler.pool", planned.name)
         try:
-            return SparkQuery(self._prepared().start())
+            with _set(spark, TAIL_SETTINGS if planned.settings.mode is Mode.TAIL else {}):
+                return SparkQuery(self._prepared().start())
         except (PySparkException, Py4JError) as failure:
             raise NotReady(f"{planned.name} does not start: {words(failure)}") from None
 
     def _prepared(self) -> "DataStreamWriter":
         planned = self.planned
         kind, settings = planned.target.format, planned.settings
-        writer = _counted(planned.frame).writeStream.queryName(planned.name).outputMode(str(settings.output))
+        frame = _counted(planned.frame)
+        if settings.mode is Mode.TAIL:
+            frame = frame.drop(DEAD)
+        writer = frame.writeStream.queryName(planned.name).outputMode(str(settings.output))
         writer = writer.option("checkpointLocation", str(self.state.checkpoint(planned.name)))
         if settings.mode is Mode.BATCH:
             writer = writer.trigger(availableNow=True)
         elif settings.trigger:
             writer = writer.trigger(processingTime=settings.trigger)
         options = dict(planned.target.options)
+        if settings.mode is Mode.TAIL:
+            # The sink of the query itself: a function for each batch would only be in the way.
+            return writer.format(TOPIC_FORMAT).options(**self._client(options))
         if "path" in options and "://" not in options["path"]:
             options["path"] = str(self.project.directory / options["path"])
         write = self._batch_writer(kind, options)
@@ -85,14 +94,14 @@ class SparkFlow:
             writer = writer.partitionBy(*(name.strip() for name in partition_by.split(",")))
         return writer.format(kind).options(**options)
 
+    def _client(self, options: Mapping[str, str]) -> dict[str, str]:
+        own = {name: text for name, text in options.items() if name.startswith("kafka.")}
+        return {**client_options(self.project), **own}
+
     def _batch_writer(self, kind: str, options: dict[str, str]) -> WriteBatch | None:
         """None for formats whose own sinks do better."""
         if kind == TOPIC_FORMAT:
-            client = {
-                **client_options(self.project),
-                **{name: text for name, text in options.items() if name.startswith("kafka.")},
-            }
-            return topic_writer(client, bool(self.planned.dead_letters))
+            return topic_writer(self._client(options), bool(self.planned.dead_letters))
         if kind in targets.LAKE:
             return lake_writer(kind, options, self.project.directory)
         if kind == targets.JDBC:
@@ -127,6 +136,19 @@ class SparkQuery:
         # It may just be failing, or Spark be gone: then it has stopped already.
         with suppress(PySparkException, Py4JError, OSError):
             self.query.stop()
+
+
+@contextmanager
+def _set(spark: "SparkSession", settings: Mapping[str, str]) -> Iterator[None]:
+    """A query takes over the settings of the session as they are when it starts."""
+    before = {name: spark.conf.get(name) for name in settings}
+    try:
+        for name, value in settings.items():
+            spark.conf.set(name, value)
+        yield
+    finally:
+        for name, was in before.items():
+            spark.conf.unset(name) if was is None else spark.conf.set(name, was)
 
 
 def topic_writer(options: Mapping[str, str], has_dead_letters: bool) -> WriteBatch:

@@ -18,9 +18,6 @@ ROW = (
 )
 """What a topic's rows look like, headers included; the names and types are those of Spark's Kafka connector."""
 
-SERVES_TAIL = False
-"""Whether the data source can hand on rows as they come."""
-
 OWN_OPTIONS = frozenset({"format", "key", "key.format", "timestamp", "watermark", "metadata", "errors", "dlq"})
 """Options of a stream that are about its records; all others are the connector's."""
 _CONNECTOR_OPTIONS = (
@@ -32,8 +29,8 @@ CONNECTOR_OPTIONS = frozenset(_CONNECTOR_OPTIONS.lower().split())
 
 
 class Topics(Protocol):
-    def stream(self, source: Source) -> "DataFrame":
-        """All records as they come."""
+    def stream(self, source: Source, is_tail: bool) -> "DataFrame":
+        """All records as they come; with `is_tail` each at once, else in batches."""
 
     def table(self, source: Source) -> "DataFrame":
         """The records that are there now."""
@@ -47,9 +44,11 @@ class ClusterTopics:
         self._client = client_options(project)
         self._format = format_
 
-    def stream(self, source: Source) -> "DataFrame":
-        reader = self._spark.readStream.format(self._format)
-        return reader.options(**{"startingoffsets": "earliest", **self._options(source)}).load()
+    def stream(self, source: Source, is_tail: bool) -> "DataFrame":
+        options = {"startingoffsets": "earliest", **self._options(source)}
+        if is_tail:
+            options["mode"] = "tail"
+        return self._spark.readStream.format(self._format).options(**options).load()
 
     def table(self, source: Source) -> "DataFrame":
         return self._spark.read.format(self._format).options(**self._options(source)).load()
@@ -65,7 +64,7 @@ class EmptyTopics:
         self._spark = spark
         self._directory = directory
 
-    def stream(self, source: Source) -> "DataFrame":
+    def stream(self, source: Source, is_tail: bool) -> "DataFrame":
         return self._spark.readStream.schema(ROW).format("parquet").load(str(self._directory))
 
     def table(self, source: Source) -> "DataFrame":
