@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 from itertools import count
+from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +16,16 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _numbers = count()
+_ROOM = Path(__file__).parent
+_TEST_SECONDS_MAX = 300
+"""More than elsewhere: what interrupts a call into the JVM leaves a session behind that nobody can use."""
+_STOP_SECONDS_MAX = 60.0
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if _ROOM in item.path.parents and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(_TEST_SECONDS_MAX))
 
 
 @pytest.fixture(scope="session")
@@ -22,7 +34,18 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     config = {"spark.driver.memory": "1g", "spark.sql.warehouse.dir": warehouse, "spark.sql.shuffle.partitions": 1}
     session = ottla.spark.session("tests", config=config)
     yield session
-    session.stop()
+    _stop(session)
+
+
+def _stop(session: "SparkSession") -> None:
+    """A session that does not stop is ended with its JVM, lest a failed test keep all others waiting."""
+    jvm = session.sparkContext._gateway.proc  # type: ignore[union-attr]
+    stopping = Thread(target=session.stop, daemon=True)
+    stopping.start()
+    stopping.join(_STOP_SECONDS_MAX)
+    if stopping.is_alive():
+        jvm.kill()
+        stopping.join(_STOP_SECONDS_MAX)
 
 
 @pytest.fixture(scope="session")
