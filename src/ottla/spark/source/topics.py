@@ -6,8 +6,10 @@ from dataclasses import dataclass, replace
 
 from ottla.base.types import TopicName, TopicPartition
 from ottla.client.cluster import Cluster
+from ottla.client.deadline import Deadline
 from ottla.client.failures import ClientFailure
 from ottla.client.fetch import Appetite, Fetched, fetch
+from ottla.client.metadata import NO_LEADER
 from ottla.client.offsets import Isolation, earliest_offsets, latest_offsets, list_offsets
 from ottla.spark.option_words import BadOption
 from ottla.spark.source.options import Assigned, Matching, Named, Subscription
@@ -84,13 +86,29 @@ class Topics:
         return {place: None if one.offset < 0 else int(one.offset) for place, one in found.items()}
 
     async def wait_beyond(self, ends: Mapping[TopicPartition, int], wait_ms: int) -> None:
-        """Until there is something behind these ends, or time is up."""
-        if not ends:
+        """Until some leader has something behind these ends, or time is up."""
+        deadline = self.cluster.deadline(wait_ms / 1000)
+        long, about = self.cluster.deadline(), list(ends)
+        groups = await self.cluster.patiently(lambda: self.cluster.by_leader(about, long), long)
+        rounds = {
+            asyncio.create_task(self._poll({place: ends[place] for place in places}, wait_ms, deadline))
+            for leader, places in groups.items()
+            if leader != NO_LEADER
+        }
+        if not rounds:
             await asyncio.sleep(wait_ms / 1000)
             return
+        done, waiting = await asyncio.wait(rounds, return_when=asyncio.FIRST_COMPLETED)
+        for one in waiting:  # the broker answers them soon, too; nobody needs to be there for it
+            _left_behind.add(one)
+            one.add_done_callback(_let_go)
+        for one in done:
+            one.result()
+
+    async def _poll(self, ends: Mapping[TopicPartition, int], wait_ms: int, deadline: Deadline) -> None:
         appetite = Appetite(wait_ms_max=wait_ms, bytes_max=1, isolation=self.isolation)
         try:
-            await fetch(self.cluster, ends, appetite, self.cluster.deadline(wait_ms / 1000))
+            await fetch(self.cluster, ends, appetite, deadline)
         except ClientFailure as failure:
             if not failure.is_retriable:
                 raise
@@ -134,6 +152,15 @@ class Topics:
                 "of such partitions, set the option 'startingOffsetsByTimestampStrategy' to 'latest'"
             )
         return {**{place: offset for place, offset in found.items() if offset is not None}, **await self.ends(late)}
+
+
+_left_behind: set[asyncio.Task[None]] = set()
+
+
+def _let_go(one: asyncio.Task[None]) -> None:
+    _left_behind.discard(one)
+    if not one.cancelled():
+        one.exception()  # what it failed with, the next question fails with
 
 
 def _check_same(name: str, given: Mapping[TopicPartition, int], places: Sequence[TopicPartition]) -> None:
