@@ -7,13 +7,14 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 from pyspark import TaskContext
 
 from ottla.spark.not_ready import NotReady
 
 if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
     from pyspark.sql import DataFrame
 
 QUERY_ID = "sql.streaming.queryId"
@@ -83,20 +84,31 @@ def sources_of_batch(checkpoint: str, batch: int) -> list[str]:
 
     A file of lines: its version, facts about the query, and then one line of JSON for each source.
     """
-    lines = _file(checkpoint, f"offsets/{batch}").decode().splitlines()
+    files, root = _place(checkpoint)
+    with files.open_input_stream(f"{root.rstrip('/')}/offsets/{batch}") as stream:
+        lines = stream.read().decode().splitlines()
     if not lines or lines[0] != _OFFSETS_VERSION:
         raise NotReady(
             f"{checkpoint}/offsets/{batch} is of a format that is not known here ({lines[0] if lines else 'empty'}), "
             "so it cannot be told whether a batch is the same as one that was written before. PySpark 4.3 is known"
         )
-    return lines[2:]
+    return list(lines[2:])
 
 
-def _file(place: str, name: str) -> bytes:
+def is_readable(checkpoint: str) -> bool:
+    """Whether checkpoints on this kind of file system can be looked into from Python."""
+    try:
+        _place(checkpoint)
+    except (ValueError, OSError, NotImplementedError):  # ArrowInvalid is a ValueError
+        return False
+    return True
+
+
+def _place(checkpoint: str) -> tuple["FileSystem", str]:
     from pyarrow import fs
 
-    files, root = fs.FileSystem.from_uri(place) if "://" in place else (fs.LocalFileSystem(), place)
-    root = unquote(root.removeprefix("file:")) if root.startswith("file:") else root
-    with files.open_input_stream(f"{root.rstrip('/')}/{name}") as stream:
-        content: bytes = stream.read()
-    return content
+    parts = urlsplit(checkpoint)
+    if parts.scheme in ("", "file"):
+        return fs.LocalFileSystem(), unquote(parts.path) if parts.scheme else checkpoint
+    files, path = fs.FileSystem.from_uri(checkpoint)
+    return files, path

@@ -1,6 +1,7 @@
 """Who decides about a batch, and what is known about its sources."""
 
 import json
+import logging
 
 from ottla.client.cluster import Cluster
 from ottla.client.group_commit import supports_group_commit
@@ -10,6 +11,8 @@ from ottla.spark.sink.exactly_once import Decisions, GroupDecisions, GroupOffset
 from ottla.spark.sink.manifests import ManifestDecisions
 from ottla.spark.sink.options import SinkOptions
 from ottla.spark.source.progress import Progress
+
+log = logging.getLogger("ottla.spark")
 
 
 def decisions_at(cluster: Cluster, options: SinkOptions) -> Decisions:
@@ -25,6 +28,11 @@ def decisions_at(cluster: Cluster, options: SinkOptions) -> Decisions:
 def sources_for(checkpoint: str | None, number: int, brokers: str) -> tuple[bytes, GroupOffsets]:
     """The digest of a batch and the group offsets that belong to it. Without a checkpoint neither is known."""
     if checkpoint is None:
+        return b"", {}
+    if not internals.is_readable(checkpoint):
+        log.warning(
+            "the checkpoint %s cannot be read from Python: if it is set back, that may not be noticed", checkpoint
+        )
         return b"", {}
     sources = internals.sources_of_batch(checkpoint, number)
     before = internals.sources_of_batch(checkpoint, number - 1) if number else []
