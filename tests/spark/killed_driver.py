@@ -14,7 +14,9 @@ OPTIONS = {
 
 
 def main(brokers: str, source: str, target: str, checkpoint: str, mode: str) -> None:
-    config = {"spark.driver.memory": "512m", "spark.sql.shuffle.partitions": 1, **ottla.spark.TAIL_SETTINGS}
+    config = {"spark.driver.memory": "512m", "spark.sql.shuffle.partitions": 1}
+    if mode == "tail":
+        config |= ottla.spark.TAIL_SETTINGS
     spark = ottla.spark.session("killed", master="local[2,2]", config=config)
     reader = spark.readStream.format("ottla").options(**OPTIONS[mode]).option("subscribe", source)
     reader = reader.option("kafka.bootstrap.servers", brokers).option("startingOffsets", "earliest")
