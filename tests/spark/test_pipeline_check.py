@@ -109,6 +109,11 @@ def test_dead_letters_are_written_once_and_by_a_flow_to_a_topic_if_there_is_one(
             "a.sql:2:1: x: format is one of raw, string, json, avro, protobuf, not jsn; did",
         ),
         ("CREATE STREAM x FROM TOPIC t WITH (watermrk = 5)", "a.sql:2:1: x: there is no option watermrk; did you mean"),
+        (
+            "CREATE STREAM x FROM TOPIC t WITH (maxOffsetsPerTrigger = -4)",
+            "a.sql:2:1: x: option 'maxOffsetsPerTrigger'",
+        ),
+        ("CREATE STREAM x FROM TOPIC t WITH (kafka.group.id = a, startingOffsets = soon)", "a.sql:2:1: x: option "),
         ("CREATE STREAM x FROM TOPIC t WITH (watermark = '5 s')", "a.sql:2:1: x: a watermark needs to know the column"),
         (
             "CREATE TABLE l USING delta WITH (path = x) AS SELECT * FROM orders; INSERT INTO TOPIC t SELECT * FROM l",

@@ -11,6 +11,7 @@ from ottla.spark.pipelines.decoding import Decoded, dead_rows, latest
 from ottla.spark.pipelines.decoding import decode as decode_in
 from ottla.spark.pipelines.definitions import Faulty, Flow, Place, Source, SqlText
 from ottla.spark.pipelines.encoding import encoded as encoded_in
+from ottla.spark.pipelines.sinks import console_writer, jdbc_writer
 from ottla.spark.pipelines.topics import ROW
 
 if TYPE_CHECKING:
@@ -190,3 +191,26 @@ def test_no_sequence_is_lost_between_what_goes_out_and_what_comes_in(spark: "Spa
     out = encoded(spark.createDataFrame(given, "id int, name string"), *flow(key="id")).collect()
     back = topic(spark, *((bytes(row["key"]), bytes(row["value"])) for row in out))
     assert values(decode(back, source("id int, name string", format="json", key="id")).good) == list(given)
+
+
+# Writers of single batches
+
+
+def test_a_database_gets_the_rows_of_a_batch(spark: "SparkSession", tmp_path: Path) -> None:
+    options = {
+        "url": f"jdbc:derby:{tmp_path}/db;create=true",
+        "driver": "org.apache.derby.iapi.jdbc.AutoloadedDriver",
+        "dbtable": "orders",
+    }
+    write = jdbc_writer(options)
+    for batch in (0, 1):
+        write(spark.createDataFrame([(batch, "anna")], "id int, name string"), batch)
+    found = spark.read.format("jdbc").options(**options).load()
+    assert sorted((row[0], row[1]) for row in found.collect()) == [(0, "anna"), (1, "anna")]
+
+
+def test_the_console_shows_batches_that_have_rows(spark: "SparkSession", capsys: pytest.CaptureFixture[str]) -> None:
+    write = console_writer("big")
+    write(spark.createDataFrame([], "id int"), 0)
+    write(spark.createDataFrame([(7,)], "id int"), 1)
+    assert capsys.readouterr().out == "big, batch 1\n+---+\n|id |\n+---+\n|7  |\n+---+\n"

@@ -135,6 +135,10 @@ def test_the_cause_of_a_failure_is_one_line() -> None:
         "DataLoss: the topic t does not exist"
     )
     assert cause("org.apache.spark.SparkException: no\njava.lang.Error: x") == "org.apache.spark.SparkException: no"
+    told = "a.SomeError: bad option\nDuring handling …\nUnboundLocalError: cannot access local variable 'reader'"
+    assert cause(told) == "SomeError: bad option"
+    raised = "x\nSparkRuntimeException: [USER_RAISED_EXCEPTION] t, offset 0: no JSON SQLSTATE: P0001"
+    assert cause(raised) == "t, offset 0: no JSON"
     assert cause("[STREAM_FAILED] it broke\n at x") == "[STREAM_FAILED] it broke"
     assert cause("") == "it ended without a word"
 

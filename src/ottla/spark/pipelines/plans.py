@@ -11,7 +11,7 @@ from ottla.spark.pipelines.positions import fault_in
 from ottla.spark.pipelines.project import FlowSettings, Mode, Output, Project, advice
 from ottla.spark.pipelines.shape import Shape
 from ottla.spark.pipelines.sql import TOPIC_FORMAT, topic_target
-from ottla.spark.pipelines.topics import Topics, unknown_options
+from ottla.spark.pipelines.topics import Topics, faults_of_options
 from ottla.spark.pipelines.user_code import UserCode
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class Plans:
             return None
 
     def _register_source(self, source: Source, is_tail: bool) -> None:
-        faults = list(unknown_options(source))
+        faults = list(faults_of_options(source, self.project, is_tail))
         if faults:
             raise Faulty(*faults)
         with UserCode(self.project.directory).blamed_on(source.place):

@@ -191,7 +191,7 @@ def console_writer(name: str) -> WriteBatch:
     return write
 
 
-_SHOWN_ROWS, _EMPTY_TABLE_LINES = 20, 5
+_SHOWN_ROWS, _EMPTY_TABLE_LINES = 20, 4
 
 
 def _counted(frame: "DataFrame") -> "DataFrame":

@@ -95,7 +95,25 @@ def wants_headers(source: Source) -> bool:
     return has_letters or "headers" in source.options.get("metadata", "")
 
 
-def unknown_options(source: Source) -> Iterator[Fault]:
+def faults_of_options(source: Source, project: Project, is_tail: bool) -> Iterator[Fault]:
+    """Those that are unknown, or the data source will not follow; no broker is asked."""
+    unknown = list(_unknown_options(source))
+    yield from unknown
+    if unknown:
+        return
+    from ottla.spark.option_words import BadOption, OptionWords
+    from ottla.spark.source.options import parse_source_options
+
+    mode = {"mode": "tail"} if is_tail else {}
+    somewhere = {**client_options(project), "kafka.bootstrap.servers": project.bootstrap or "nowhere:9092"}
+    given = {**somewhere, **connector_options(source), "subscribe": source.topic, **mode}
+    try:
+        parse_source_options(OptionWords(given), is_stream=not source.is_table)
+    except BadOption as bad:
+        yield Fault(source.place, f"{source.name}: {bad}")
+
+
+def _unknown_options(source: Source) -> Iterator[Fault]:
     known = OWN_OPTIONS | record_formats.OPTIONS | CONNECTOR_OPTIONS
     yield from (
         Fault(source.place, f"{source.name}: there is no option {name}{advice(name, known)}")

@@ -67,6 +67,7 @@ def words(failure: BaseException) -> str:
 _PYTHON_ERROR = re.compile(
     r"(?!org\.|java\.|scala\.|py4j\.)(?:[a-z_]\w*\.)*(?P<what>(?:\w*(?:Error|Exception)|(?<=\.)[A-Z]\w*)(?::.*|$))"
 )
+_CONDITION = re.compile(r"(?:^\w*Exception: )?\[[A-Z_]+(?:\.[A-Z_]+)*\] ")
 _CAUSE_CHARS_MAX = 500
 
 
@@ -74,7 +75,9 @@ def cause(text: str) -> str:
     """One line of what made a query fail: the last Python error in it, or else what Spark says first."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     for line in reversed(lines):
-        if (found := _PYTHON_ERROR.match(line)) is not None:
-            return found["what"][:_CAUSE_CHARS_MAX]
+        found = _PYTHON_ERROR.match(line)
+        # PySpark's worker stumbles over a reader that it could not make; what hindered it stands above.
+        if found is not None and not found["what"].startswith("UnboundLocalError"):
+            return _SQLSTATE.sub("", _CONDITION.sub("", found["what"]))[:_CAUSE_CHARS_MAX]
     told = [line for line in lines if not line.startswith(("at ", "===", "Traceback", "File "))]
     return " ".join((told or lines or ["it ended without a word"])[0].split())[:_CAUSE_CHARS_MAX]
