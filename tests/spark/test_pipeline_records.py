@@ -202,6 +202,8 @@ def test_a_database_gets_the_rows_of_a_batch(spark: "SparkSession", tmp_path: Pa
         "driver": "org.apache.derby.iapi.jdbc.AutoloadedDriver",
         "dbtable": "orders",
     }
+    jvm: Any = spark._jvm
+    jvm.java.lang.System.setProperty("derby.stream.error.file", f"{tmp_path}/derby.log")  # else it is left where we are
     write = jdbc_writer(options)
     for batch in (0, 1):
         write(spark.createDataFrame([(batch, "anna")], "id int, name string"), batch)
