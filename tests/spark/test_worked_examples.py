@@ -1,0 +1,47 @@
+"""The worked examples run as a user would run them, and what they print is what they have proved."""
+
+import runpy
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import ottla.spark
+from ottla.testing import Broker
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "spark"
+SAID = {
+    "join.py": ["1300 of 2000 orders were paid in time: 130080000 cents"],
+    "windows.py": ["from 01:00: 61 watts", "398 watts in all; 2 readings were too late"],
+    "sessions.py": ["100 sessions of 600 clicks, 5700 cents"],
+    "word_count/run.py": ["10 words, 1700 times", "log 300", "the 300"],
+    "to_delta/run.py": ["in the table: 10000 payments, ", "dead letter no json: "],
+}
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("example", SAID)
+def test_the_example_proves_its_sums(
+    example: str,
+    spark: "SparkSession",
+    node: Broker,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    # In this process and session: a JVM of its own would take each example many seconds more.
+    monkeypatch.setattr(ottla.spark, "session", lambda name: spark)
+    monkeypatch.setattr(sys, "argv", [example, node.bootstrap])
+    runpy.run_path(str(EXAMPLES / example), run_name="__main__")
+    told = capsys.readouterr().out
+    assert [line for line in SAID[example] if line not in told] == [], told
+
+
+def test_every_worked_example_is_tried_and_has_its_section() -> None:
+    scripts = {str(path.relative_to(EXAMPLES)) for path in EXAMPLES.rglob("*.py")}
+    assert scripts == SAID.keys()
+    page = (EXAMPLES / "README.md").read_text(encoding="utf-8")
+    assert [script for script in scripts if f"`{script}`" not in page] == []
