@@ -1,5 +1,7 @@
 """Whole pipelines, from a broker's topics to where their rows go."""
 
+import json
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -10,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
+from ottla.cli.main import run as command
 from ottla.spark.pipelines.active import activate
 from ottla.spark.pipelines.pipeline import Wanted, open_project, prepare
 from ottla.spark.pipelines.project import FlowSettings, Mode
@@ -28,7 +31,19 @@ ORDERS = (
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
-    with Broker({"orders": 2, "big": 1, "orders.dlq": 1, "archived": 1, "quick": 1, "upper": 1}) as node:
+    with Broker(
+        {
+            "orders": 2,
+            "big": 1,
+            "orders.dlq": 1,
+            "archived": 1,
+            "quick": 1,
+            "upper": 1,
+            "bought": 1,
+            "people": 1,
+            "named": 1,
+        }
+    ) as node:
         yield node
 
 
@@ -142,3 +157,51 @@ def test_a_flow_of_the_mode_tail_hands_on_each_row_once_over_a_restart(run: Run,
         watcher.join(60)
         assert flow["mode"] == "tail" and flow["restarts"] == 0
     assert [one.value() for one in received(broker, "upper")] == [b"A", b"B"]
+
+
+@pytest.mark.timeout(300)
+def test_a_table_is_what_its_topic_says_when_a_batch_begins(run: Run, broker: Broker) -> None:
+    sql = (
+        "CREATE STREAM bought (who STRING) FROM TOPIC bought WITH (errors = drop);\n"
+        "CREATE TABLE people (id STRING, name STRING) FROM TOPIC people WITH (key = id, errors = drop);\n"
+        "INSERT INTO TOPIC named SELECT p.name AS value FROM STREAM(bought) b JOIN people p ON b.who = p.id;"
+    )
+    stop = threading.Event()
+    seen: list[bytes] = []
+
+    def change_a_name_after_the_first_batch() -> None:
+        for name in ("anna", "anna b."):
+            sent(broker, "people", f'{{"name": "{name}"}}')  # under the key 0
+            sent(broker, "bought", '{"who": "0"}')
+            before, until = len(seen), time.monotonic() + 120
+            while time.monotonic() < until and len(seen) == before:
+                seen[:] = [one.value() for one in received(broker, "named")]
+                time.sleep(0.5)
+        stop.set()
+
+    watcher = threading.Thread(target=change_a_name_after_the_first_batch)
+    watcher.start()
+    run(Mode.MICRO, stop, a_sql=sql)
+    watcher.join(60)
+    assert seen == [b"anna", b"anna b."]
+
+
+@pytest.mark.timeout(300)
+def test_the_project_that_init_writes_runs_as_it_is(
+    spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("ottla.spark.pipelines.pipeline.session", lambda *given, **more: spark.newSession())
+    monkeypatch.setenv("PYTHONPATH", os.environ.get("PYTHONPATH", ""))  # which a run adds to
+    shop = str(tmp_path / "shop")
+    with Broker(["orders", "big-orders", "revenue", "orders.dlq"]) as node:
+        assert command(["pipeline", "init", shop]) == 0
+        sent(node, "orders", '{"id": 1, "customer": "anna", "amount": 120}', "no order")
+        code = command(["pipeline", "run", shop, "--once", "-b", node.bootstrap, "--metrics", "127.0.0.1:0"])
+        activate(spark)
+        told = capsys.readouterr().out
+        assert code == 0 and "metrics at http://127.0.0.1:" in told
+        assert "big_orders finished: 1 rows written" in told and "revenue finished: 0 rows written" in told
+        assert [one.value() for one in received(node, "big-orders")] == [b'{"id":1,"customer":"anna","amount":120.0}']
+        assert [one.value() for one in received(node, "orders.dlq")] == [b"no order"]
+        assert command(["pipeline", "status", shop, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["condition"] == "stopped"

@@ -118,6 +118,7 @@ def replay(
         bool, typer.Option("--from-beginning", "-B", help="Also what was replayed before.")
     ] = False,
     yes: Yes = False,
+    as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
     timeout: Timeout = 30.0,
@@ -134,7 +135,7 @@ def replay(
         starts = _places(target, consumer, topic, OFFSET_BEGINNING if from_beginning else None)
         found = list(_letters(target, consumer, starts, count, error))
         if not found:
-            print(f"{topic}: nothing to replay")
+            print_json({}) if as_json else print(f"{topic}: nothing to replay")
             return
         lost = [letter for letter in found if to is None and "topic" not in letter.story]
         if lost:
@@ -143,7 +144,7 @@ def replay(
         told = ", ".join(f"{count_of(number, 'record')} to {name}" for name, number in where.items())
         confirm(f"Replay {told}?", yes)
         _send(target, consumer, found, to, keeps_progress=error is None)
-    print(f"{topic}: {told}")
+    print_json(dict(where)) if as_json else print(f"{topic}: {told}")
 
 
 def _send(target: Target, consumer: Consumer, found: Sequence[Letter], to: str | None, keeps_progress: bool) -> None:

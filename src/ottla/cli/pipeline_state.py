@@ -79,7 +79,7 @@ def status(project: ProjectPath = HERE, as_json: Json = False) -> None:
             print(f"{name} failed last: {flow['why']}")
 
 
-def pause(flows: Flows, project: ProjectOption = HERE) -> None:
+def pause(flows: Flows, project: ProjectOption = HERE, as_json: Json = False) -> None:
     """Stop flows of a run until `resume`; they stay paused over restarts."""
     with spark_room():
         opened, state = _opened(project)
@@ -88,10 +88,10 @@ def pause(flows: Flows, project: ProjectOption = HERE) -> None:
             state.pause(flow)
         if run.is_alive:
             _wait_for(state, flows, ("paused", "finished"))
-    print(f"{', '.join(flows)} paused")
+    _tell_change(flows, "paused", as_json)
 
 
-def resume(flows: Flows, project: ProjectOption = HERE) -> None:
+def resume(flows: Flows, project: ProjectOption = HERE, as_json: Json = False) -> None:
     """Let flows go on: paused ones, and those that were given up after too many failures."""
     with spark_room():
         opened, state = _opened(project)
@@ -102,10 +102,10 @@ def resume(flows: Flows, project: ProjectOption = HERE) -> None:
         _wait_for(state, given_up, ("paused",))
         for flow in flows:
             state.resume(flow)
-    print(f"{', '.join(flows)} resumed" + ("" if run.is_alive else "; the pipeline itself does not run"))
+    _tell_change(flows, "resumed", as_json, "" if run.is_alive else "; the pipeline itself does not run")
 
 
-def reset(flows: Flows, project: ProjectOption = HERE, yes: Yes = False) -> None:
+def reset(flows: Flows, project: ProjectOption = HERE, yes: Yes = False, as_json: Json = False) -> None:
     """Let flows begin anew, as if they had never run. What they wrote stays, and is written again."""
     with spark_room():
         opened, state = _opened(project)
@@ -119,9 +119,12 @@ def reset(flows: Flows, project: ProjectOption = HERE, yes: Yes = False) -> None
             file=sys.stderr,
         )
         confirm(f"Reset {', '.join(flows)} of {opened.name}?", yes)
-        for flow in flows:
-            aside = state.set_aside(flow)
-            print(f"{flow} begins anew; its checkpoint is now {aside}" if aside else f"{flow} had no checkpoint")
+        aside = {flow: state.set_aside(flow) for flow in flows}
+    if as_json:
+        print_json({"reset": flows, "set_aside": {flow: str(path) for flow, path in aside.items() if path}})
+        return
+    for flow, path in aside.items():
+        print(f"{flow} begins anew; its checkpoint is now {path}" if path else f"{flow} had no checkpoint")
 
 
 def logs(
@@ -148,6 +151,13 @@ def logs(
                 time.sleep(0.3)
             elif flow in (None, entry["flow"]):
                 _print_entry(entry, as_json)
+
+
+def _tell_change(flows: list[str], done: str, as_json: bool, more: str = "") -> None:
+    if as_json:
+        print_json({done: flows})
+    else:
+        print(f"{', '.join(flows)} {done}{more}")
 
 
 def _print_entry(entry: dict[str, object], as_json: bool) -> None:

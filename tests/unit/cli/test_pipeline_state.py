@@ -59,7 +59,7 @@ def test_pause_waits_for_the_run_and_resume_takes_it_back(ottla: Cli, project: P
     threading.Timer(0.2, lambda: running.write(status(big="paused"))).start()
     assert ottla("pipeline", "pause", "big", "-P", str(project)) == (0, "big paused\n", "")
     assert running.paused() == {"big"}
-    assert ottla("pipeline", "resume", "big", "-P", str(project)) == (0, "big resumed\n", "")
+    assert ottla("pipeline", "resume", "big", "-P", str(project), "--json") == (0, '{"resumed": ["big"]}\n', "")
     assert running.paused() == set()
 
 
