@@ -3,7 +3,8 @@
 A node is started with one command. A client writes numbered payments; half-way the node is killed (SIGKILL) and started
 again, while the client goes on. Then everything is read back: each payment must be there once, in order, and the sum
 must be what it has to be. A second client adds the payments up in transactions, and its node is killed as well: each
-payment must be in one subtotal. At last the log files are checked on disk.
+payment must be in one subtotal. Then a pipeline on Spark archives the payments in a lake table, and Spark is killed:
+each payment must be in the table once. At last the log files are checked on disk.
 """
 
 from __future__ import annotations
@@ -20,39 +21,27 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tools.demo.payments import (
+    PARTITIONS,
+    PAYMENTS,
+    QUIET,
+    TOPIC,
+    WAIT_SECONDS_MAX,
+    NotProven,
+    cents_of,
+    prove,
+    read_all,
+    say,
+)
+from tools.demo.pipeline import archive_through_a_crash, why_not
+
 OTTLA = str(Path(sys.executable).with_name("ottla"))
-TOPIC = "payments"
-PARTITIONS = 3
-PAYMENTS = 300_000
 SUBTOTALS = "subtotals"
 PAYMENTS_PER_TRANSACTION = 5_000
-WAIT_SECONDS_MAX = 60.0
-QUIET: dict[str, Any] = {"log_level": 0, "error_cb": lambda _: None}
-"""The lost connection is what this is about; the client library need not tell us."""
-
-
-class NotProven(Exception):
-    """A promise that did not come true."""
-
-
-def say(what: str) -> None:
-    print(what, flush=True)
-
-
-def prove(claim: str, actual: object, expected: object) -> None:
-    if actual != expected:
-        raise NotProven(f"{claim}: expected {expected!r}, found {actual!r}")
-    say(f"   ✔ {claim}")
-
-
-def cents_of(number: int) -> int:
-    """What payment `number` is about: any rule that both sides can compute."""
-    return number * 7919 % 100_000
 
 
 @dataclass
@@ -163,29 +152,6 @@ def write_through_a_crash(node: Node) -> None:
     prove("the client never noticed: no payment was refused", sender.refused[:1], [])
     prove(f"all {PAYMENTS:,} payments were acknowledged", sender.acknowledged, PAYMENTS)
     say(f"   {PAYMENTS / (time.monotonic() - began):,.0f} payments a second, crash included")
-
-
-def read_all(bootstrap: str, topic: str, partitions: int) -> Iterator[Message]:
-    """What a reader of committed data finds in the topic, up to its end."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "demo",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            **QUIET,
-        }
-    )
-    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
-    at_end = 0
-    deadline = time.monotonic() + WAIT_SECONDS_MAX
-    while at_end < partitions and time.monotonic() < deadline:
-        for message in consumer.consume(1000, 1.0):
-            if (error := message.error()) is None:
-                yield message
-            else:
-                at_end += error.code() == KafkaError._PARTITION_EOF
-    consumer.close()
 
 
 def read_back(bootstrap: str) -> tuple[list[int], int, bool]:
@@ -337,7 +303,12 @@ def run(directory: Path) -> None:
         say("5. Add the payments up in transactions, and kill the node in the middle")
         add_up_through_a_crash(node)
         check_the_subtotals(node.bootstrap)
-        say("6. Stop the node, check the files")
+        say("6. Archive the payments by a pipeline on Spark, and kill Spark in the middle")
+        if (missing := why_not()) is None:
+            archive_through_a_crash(node.bootstrap, directory)
+        else:
+            say(f"   left out: {missing}")
+        say("7. Stop the node, check the files")
         prove("the node stops cleanly", node.end(signal.SIGTERM), 0)
     check_the_files(directory)
 
