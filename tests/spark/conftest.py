@@ -1,5 +1,6 @@
 """One Spark session and one node for all tests of this room: a JVM takes seconds to start."""
 
+import gc
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -32,6 +33,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     warehouse = tmp_path_factory.mktemp("warehouse")
     config = {"spark.driver.memory": "1g", "spark.sql.warehouse.dir": warehouse, "spark.sql.shuffle.partitions": 1}
+    gc.collect()  # closes the files of tests before: Spark's callbacks need a low descriptor
     session = ottla.spark.session("tests", config=config)
     yield session
     _stop(session)

@@ -52,6 +52,21 @@ def test_a_cluster_that_cannot_be_spoken_to_is_advice_and_no_stack_trace() -> No
     assert "Traceback" not in done.stderr
 
 
+def test_the_jvm_reaches_a_process_that_has_very_many_files_open() -> None:
+    code = (
+        "import os, resource, ottla.spark\n"
+        "spark = ottla.spark.session(config={'spark.driver.memory': '1g'})\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (2048, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))\n"
+        "held = [os.open('/dev/null', os.O_RDONLY) for _ in range(1100)]\n"
+        "rows = spark.readStream.format('rate-micro-batch').option('rowsPerBatch', 1).load()\n"
+        "called = lambda frame, batch: print('called for', frame.count())\n"
+        "query = rows.writeStream.foreachBatch(called).trigger(availableNow=True).start()\n"
+        "print(query.awaitTermination(60)); os._exit(0)"
+    )
+    done = subprocess.run([sys.executable, "-uc", code], capture_output=True, text=True, timeout=200, check=False)
+    assert "called for" in done.stdout and done.stdout.endswith("True\n"), done.stderr
+
+
 def test_the_package_is_shipped_as_one_importable_file() -> None:
     packed = shipping.packed()
     assert "ottla/spark/session.py" in zipfile.ZipFile(packed).namelist()

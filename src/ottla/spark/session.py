@@ -69,6 +69,7 @@ def _classic(name: str, master: str | None, given: Mapping[str, str]) -> "SparkS
         raise NotReady(f"Spark does not start on {where}: {_first_line(failure)}") from None
     if _CHECKPOINTS not in given:
         _spare_forks(spark)
+    _listen_to_calls(spark)
     return spark
 
 
@@ -151,6 +152,17 @@ def _spare_forks(spark: "SparkSession") -> None:
     except Py4JError:
         return
     spark.conf.set(_CHECKPOINTS, _CHECKPOINT_MANAGER)
+
+
+def _listen_to_calls(spark: "SparkSession") -> None:
+    """Begin to wait for what the JVM calls in this process (`foreachBatch`, listeners) while descriptors are low.
+
+    Left to itself it begins with the first such query. By then the process may have a thousand files open, py4j's
+    `select` fails, and all calls wait for ever.
+    """
+    from pyspark.java_gateway import ensure_callback_server_started
+
+    ensure_callback_server_started(spark.sparkContext._gateway)
 
 
 def _machine_memory_mb() -> int:

@@ -100,6 +100,10 @@ class Files:
         self._opened: deque[LazyFile] = deque()
         self._lock = threading.Lock()
 
+    def hold_at_most(self, count: int) -> None:
+        """Leave the rest of the process's descriptors to others."""
+        self._open_max = count
+
     def open(self, path: str, create: bool = False) -> Handle:
         return Handle(os.open(path, _OPEN_FLAGS | (os.O_CREAT if create else 0), 0o644))
 

@@ -23,6 +23,8 @@ Topics: TypeAlias = Mapping[str, int] | Sequence[str]
 WAIT_SECONDS_MAX = 30.0
 FOR_TESTS = {"group.initial.rebalance.delay.ms": "0"}
 """A test has few consumers and little time: the first one need not wait three seconds for others."""
+OPEN_FILES_MAX = 256
+"""A guest takes little: what waits by `select`, as PySpark does, cannot use descriptors from 1024 on."""
 
 
 class Broker:
@@ -148,8 +150,10 @@ class AsyncBroker:
         load_node()
         from ottla.base.broker_settings import BrokerConfig
         from ottla.broker.server import Node
+        from ottla.storage.log import REAL_FILES
 
         keep_quiet()
+        REAL_FILES.hold_at_most(OPEN_FILES_MAX)
         async with AsyncExitStack() as on_failure:
             on_failure.push_async_callback(self.stop)
             self._temporary = None if self._data_dir else TemporaryDirectory(prefix="ottla-")

@@ -119,6 +119,17 @@ def test_a_broker_that_cannot_start_says_why_and_leaves_nothing(
     assert set(threading.enumerate()) == before
 
 
+def test_a_broker_leaves_the_descriptors_of_its_process_to_others() -> None:
+    held = len(list(Path("/dev/fd").iterdir()))
+    partitions = 150
+    with Broker(topics={"wide": partitions}) as broker:
+        producer = Producer({"bootstrap.servers": broker.bootstrap})
+        for partition in range(partitions):
+            producer.produce("wide", b"one", partition=partition)
+        assert producer.flush(20) == 0
+        assert len(list(Path("/dev/fd").iterdir())) - held < partitions * 3
+
+
 def test_the_async_broker_runs_on_the_loop_of_the_test() -> None:
     async def scenario() -> dict[str, int]:
         async with AsyncBroker(topics=["orders"]) as broker:
