@@ -44,7 +44,7 @@ sim: $(READY) ## run the simulations
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/sim
 
 compat: $(READY) ## run the clients and tools that need a foreign runtime (JVM, Node.js, kcat)
-	$(BIN)/python -m pytest -m peers tests/compat
+	$(BIN)/python -m pytest -m peers
 
 chaos: $(READY) ## break a node under clients, their transactions and group commits, and judge what came of it
 	$(BIN)/python -m tools.chaos
