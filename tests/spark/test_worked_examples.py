@@ -19,7 +19,11 @@ SAID = {
     "windows.py": ["from 01:00: 61 watts", "398 watts in all; 2 readings were too late"],
     "sessions.py": ["100 sessions of 600 clicks, 5700 cents"],
     "word_count/run.py": ["10 words, 1700 times", "log 300", "the 300"],
-    "to_delta/run.py": ["in the table: 10000 payments, ", "dead letter no json: "],
+    "to_delta/run.py": [
+        "in the table: 10000 payments, 499805000 cents",
+        "997 of them are large",
+        "dead letter no json: ",
+    ],
 }
 
 
