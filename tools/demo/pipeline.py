@@ -54,7 +54,7 @@ def archive_through_a_crash(bootstrap: str, directory: Path) -> None:
     began = time.monotonic()
     with running_pipeline(project, bootstrap, "--once") as pipeline:
         prove("the pipeline, run again, comes to its end", pipeline.wait(SPARK_SECONDS_MAX), 0)
-    say(f"   it took {time.monotonic() - began:.0f} s, most of them to start")
+    say(f"   it took {time.monotonic() - began:.0f} s, the start of Spark among them")
     check_the_table(table)
     check_the_topics(bootstrap)
 
