@@ -3,6 +3,7 @@
 from contextlib import suppress
 from pathlib import Path
 from random import Random
+from threading import Timer
 
 import pytest
 
@@ -10,7 +11,7 @@ from ottla.client.cluster import Cluster
 from ottla.client.group_commit import MembersLost
 from ottla.client.transactions import Identity, TransactionalProducer
 from ottla.spark.internals import TaskPlace
-from ottla.spark.sink import manifests
+from ottla.spark.sink import exactly_once, manifests
 from ottla.spark.sink.ending import commit_transaction
 from ottla.spark.sink.exactly_once import WrongBatch
 from tests.spark.drivers import STEPS, Died, Driver
@@ -20,6 +21,7 @@ from tests.spark.topics import Topic
 @pytest.fixture(params=["group", "manifest"])
 def driver(request: pytest.FixtureRequest, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Driver:
     """On a node with group commits; and as on a cluster that has none."""
+    monkeypatch.setattr(exactly_once, "_KILLING_SECONDS", 3.0)
     return Driver(topic, tmp_path, monkeypatch, query=f"query-of-{topic.name}", commitProtocol=request.param)
 
 
@@ -65,6 +67,18 @@ def test_an_abort_before_the_decision_lets_readers_go_on(topic: Topic, driver: D
     writer.abort([driver.task(writer, 0, TaskPlace(0, 0), ["a"]), None], 0)
     topic.produce(["b"])
     assert topic.values() == ["b"]
+
+
+def test_a_task_that_begins_while_it_is_being_killed_is_cleared_away(topic: Topic, driver: Driver) -> None:
+    writer = driver.writer()
+    staged = driver.task(writer, 0, TaskPlace(0, 0), ["early"])
+    late = Timer(0.5, driver.task, (writer, 0, TaskPlace(1, 0), ["late"]))
+    late.start()
+    writer.abort([staged, None], 0)
+    late.join()
+    topic.produce(["b"], partition=0)
+    topic.produce(["c"], partition=1)
+    assert topic.values() == ["b", "c"]
 
 
 def test_what_a_failed_attempt_left_is_cleared_away(topic: Topic, driver: Driver) -> None:

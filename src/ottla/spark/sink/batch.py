@@ -10,7 +10,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from ottla.client.cluster import Cluster
 from ottla.client.group_commit import GroupCommit, commit_group, describe_group_commit, supports_group_commit
 from ottla.spark import connections, internals
-from ottla.spark.sink.ending import commit_transaction
+from ottla.spark.sink.ending import clear_away, commit_transaction
 from ottla.spark.sink.exactly_once import BatchKey, Member, Staged, abort_all
 from ottla.spark.sink.options import SinkOptions
 from ottla.spark.sink.staging import stage
@@ -64,10 +64,11 @@ class PlainBatchWriter(DataSourceArrowWriter):
     async def _commit(self, cluster: Cluster, members: Sequence[Member]) -> None:
         if len(members) > 1 and await supports_group_commit(cluster):
             await self._commit_as_one(cluster, members)
-            return
-        # One is as good as a group; of several, without group commits, a driver that dies here leaves a part.
-        for identity, is_version_2 in members:
-            await commit_transaction(cluster, identity, is_version_2)
+        else:
+            # One is as good as a group; of several, without group commits, a driver that dies here leaves a part.
+            for identity, is_version_2 in members:
+                await commit_transaction(cluster, identity, is_version_2)
+        await clear_away(cluster, self._key.transactions, {member.identity.transactional_id for member in members})
 
     async def _commit_as_one(self, cluster: Cluster, members: Sequence[Member]) -> None:
         """Two writes that meet in one slot at one moment: the second is refused, and all of it is aborted."""

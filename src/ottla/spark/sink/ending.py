@@ -65,17 +65,20 @@ async def is_open(cluster: Cluster, identity: Identity) -> bool:
     return await cluster.patiently(ask, deadline)
 
 
-async def clear_away(cluster: Cluster, begin: str, kept: Collection[str]) -> None:
-    """Abort the open transactions named `begin`.task.attempt, but for those that are kept.
+async def clear_away(cluster: Cluster, begin: str, kept: Collection[str]) -> int:
+    """Abort the open transactions named `begin`.task.attempt, but for those that are kept; how many there were.
 
     A worker that was killed leaves its transaction open, and readers of what is committed would wait for its timeout.
     Nothing depends on this being done, so what fails is left to that timeout.
     """
+    cleared = 0
     with suppress(ClientFailure):
         names = [name for name in await _open_transactions(cluster) if name.rsplit(".", 2)[0] == begin]
         for name in names:
             if name not in kept:
                 await TransactionalProducer(cluster, name, _CLEARING_TIMEOUT_MS).init()
+                cleared += 1
+    return cleared
 
 
 async def _open_transactions(cluster: Cluster) -> list[str]:

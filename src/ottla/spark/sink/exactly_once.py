@@ -34,7 +34,11 @@ from ottla.spark.sink.ending import clear_away
 from ottla.spark.source.progress import Progress
 
 GroupOffsets = Mapping[str, Mapping[TopicPartition, int]]
-_KILLING_SECONDS = 1.0
+_KILLING_SECONDS = 6.0
+"""Spark looks every two seconds whether a task is to be killed, and then gives its worker two seconds to end by itself
+(`spark.python.task.killTimeout`). Until then the worker may begin its transaction."""
+_KILLING_SECONDS_MAX = 20.0
+_LOOK_SECONDS = 0.5
 
 
 class WrongBatch(Exception):
@@ -148,10 +152,18 @@ async def abort(decisions: Decisions, cluster: Cluster, key: BatchKey) -> None:
 
 
 async def abort_all(cluster: Cluster, key: BatchKey) -> None:
-    """What the tasks of a batch have left, and shortly after what those left that were just being killed."""
-    await clear_away(cluster, key.transactions, ())
-    await asyncio.sleep(_KILLING_SECONDS)
-    await clear_away(cluster, key.transactions, ())
+    """What the tasks of a batch have left, and what those leave that are just being killed: they work on for a while.
+
+    It is over when nothing has turned up for as long as such a task may live.
+    """
+    now = asyncio.get_running_loop().time
+    began = quiet_since = now()
+    while True:
+        if await clear_away(cluster, key.transactions, ()):
+            quiet_since = now()
+        if now() - quiet_since >= _KILLING_SECONDS or now() - began >= _KILLING_SECONDS_MAX:
+            return
+        await asyncio.sleep(_LOOK_SECONDS)
 
 
 def digest_of(sources: Sequence[str], sources_before: Sequence[str]) -> bytes:
