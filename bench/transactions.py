@@ -24,12 +24,19 @@ _TOPIC = "transactions"
 _TURN_SECONDS = 3.0
 _QUEUED_RECORDS = 5_000
 """A commit waits until all of them are acknowledged, and meanwhile this process produces nothing."""
+_KEEPING_LITTLE = (
+    "log.retention.bytes=536870912",
+    "log.segment.bytes=268435456",
+    "log.retention.check.interval.ms=1000",
+    "log.segment.delete.delay.ms=0",
+)
+"""Minutes at full speed would fill the disk."""
 _ADD_VERSION, _INIT_VERSION, _END_VERSION = 3, 4, 4
 
 
 def beside_none(rounds: int) -> Figures:
     """Records per second with transactions of each length, divided by those without: in turns, by one process."""
-    with running() as node:
+    with running(*_KEEPING_LITTLE) as node:
         client = RawClient(node.port)
         client.create_topic(_TOPIC)
         client.close()
