@@ -9,9 +9,8 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 from enum import IntEnum
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-import cramjam
 import lz4.frame
 import zstandard
 
@@ -96,11 +95,18 @@ def _gunzip(data: Bytes, max_bytes: int) -> bytes:
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
+def _cramjam() -> Any:
+    """Loaded for the first snappy batch that is opened: most nodes never open one, and it takes a megabyte or two."""
+    import cramjam
+
+    return cramjam
+
+
 def _compress_xerial(data: Bytes) -> bytes:
-    parts = [_XERIAL_HEADER]
+    snappy, parts = _cramjam().snappy, [_XERIAL_HEADER]
     view = memoryview(data)
     for at in range(0, len(view), _XERIAL_BLOCK_BYTES):
-        block = bytes(cramjam.snappy.compress_raw(view[at : at + _XERIAL_BLOCK_BYTES]))
+        block = bytes(snappy.compress_raw(view[at : at + _XERIAL_BLOCK_BYTES]))
         parts += (len(block).to_bytes(4, "big"), block)
     return b"".join(parts)
 
@@ -127,6 +133,7 @@ def _unsnappy(data: Bytes, max_bytes: int) -> bytes:
 
 
 def _unsnappy_block(block: memoryview, max_bytes: int) -> bytes:
+    cramjam = _cramjam()
     try:
         size = cramjam.snappy.decompress_raw_len(block)
         if size > len(block) * _SNAPPY_RATIO_MAX:

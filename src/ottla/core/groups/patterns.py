@@ -5,17 +5,24 @@ which no translation to Python's own engine could promise.
 """
 
 from collections.abc import Iterable
-
-import re2  # type: ignore[import-untyped, unused-ignore]
+from functools import cache
+from typing import Any
 
 from ottla.base.errors import ErrorCode, Refused
 
 PATTERN_CHARS_MAX = 4096
 PATTERN_MEMORY_BYTES_MAX = 1 << 20
 
-_OPTIONS = re2.Options()
-_OPTIONS.log_errors = False
-_OPTIONS.max_mem = PATTERN_MEMORY_BYTES_MAX
+
+@cache
+def _engine() -> tuple[Any, Any]:
+    """RE2 and its options, loaded for the first pattern: most nodes never see one, and it takes a megabyte or two."""
+    import re2  # type: ignore[import-untyped, unused-ignore]
+
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = PATTERN_MEMORY_BYTES_MAX
+    return re2, options
 
 
 def check_pattern(pattern: str) -> None:
@@ -27,12 +34,13 @@ def matching_topics(pattern: str, topics: Iterable[str]) -> frozenset[str]:
     return frozenset(topic for topic in topics if matches(topic) is not None)
 
 
-def compiled(pattern: str, name: str = "SubscribedTopicRegex") -> "re2._Regexp":
+def compiled(pattern: str, name: str = "SubscribedTopicRegex") -> Any:
     """`name` is that of the field in which it came."""
     if len(pattern) > PATTERN_CHARS_MAX:
         raise Refused(ErrorCode.INVALID_REGULAR_EXPRESSION, f"A pattern has at most {PATTERN_CHARS_MAX} characters.")
+    re2, options = _engine()
     try:
-        return re2.compile(pattern, _OPTIONS)
+        return re2.compile(pattern, options)
     except re2.error as broken:
         detail = broken.args[0] if broken.args else b""
         text = detail.decode(errors="replace") if isinstance(detail, bytes) else str(detail)
