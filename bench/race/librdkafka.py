@@ -1,7 +1,9 @@
 """Loads from librdkafka, through confluent-kafka. Each function runs in a process of its own and imports it there."""
 
 import time
+from collections.abc import Mapping
 from itertools import chain, cycle
+from types import MappingProxyType
 from typing import Any
 
 from bench.race.apart import Load, Stopwatch
@@ -9,6 +11,11 @@ from bench.race.payload import values
 
 _FLUSH_SECONDS_MAX = 300.0
 _SILENCE_SECONDS_MAX = 60.0
+SHORT_PAUSE: Mapping[str, Any] = MappingProxyType({"fetch.queue.backoff.ms": 10})
+"""A consumer whose queue is full asks for nothing for so long; by default a second, in which its application starves.
+
+Whether it fills is a matter of luck where broker and application are about as fast; the faster broker fills it more often.
+"""
 
 
 class NotDelivered(RuntimeError):
@@ -82,8 +89,13 @@ def produce_singly(bootstrap: str, topic: str, count: int, clients: int) -> Load
     return watch.load(count)
 
 
-def consume(bootstrap: str, topic: str, partitions: int, count: int) -> Load:
-    consumer = _reader(bootstrap, topic, partitions)
+def consume_pausing(bootstrap: str, topic: str, partitions: int, count: int) -> Load:
+    """With the pause that librdkafka makes if nobody tells it otherwise."""
+    return consume(bootstrap, topic, partitions, count, {})
+
+
+def consume(bootstrap: str, topic: str, partitions: int, count: int, settings: Mapping[str, Any] = SHORT_PAUSE) -> Load:
+    consumer = _reader(bootstrap, topic, partitions, settings)
     watch, seen = Stopwatch(), 0
     while seen < count:
         # It waits until it has as many as were asked for.
@@ -96,10 +108,11 @@ def consume(bootstrap: str, topic: str, partitions: int, count: int) -> Load:
     return load
 
 
-def _reader(bootstrap: str, topic: str, partitions: int) -> Any:
+def _reader(bootstrap: str, topic: str, partitions: int, settings: Mapping[str, Any] = SHORT_PAUSE) -> Any:
     from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "race", "enable.auto.commit": False})
+    own = {"bootstrap.servers": bootstrap, "group.id": "race", "enable.auto.commit": False}
+    consumer = Consumer(own | dict(settings))
     consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(partitions)])
     return consumer
 

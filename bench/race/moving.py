@@ -79,6 +79,7 @@ def _produced(arena: Arena, broker: Contestant, way: Way) -> Row:
 
 Consume = Callable[[str, str, int, int], Load]
 CONSUMERS: dict[str, Consume] = {"librdkafka": librdkafka.consume, "perf-test": java_tools.consume}
+PAUSING: dict[str, Consume] = {"librdkafka that pauses": librdkafka.consume_pausing}
 
 
 def consume(arena: Arena) -> Iterator[Row]:
@@ -88,7 +89,7 @@ def consume(arena: Arena) -> Iterator[Row]:
             create(broker, topic, partitions)
             apart(librdkafka.produce, broker.bootstrap, topic, count, size, "all", "none")
             must_hold(broker, topic, partitions, count)
-            for client in CONSUMERS:
+            for client in CONSUMERS | (PAUSING if size == 100 else {}):
                 yield _consumed(broker, client, topic, partitions, size, count)
         for client in CONSUMERS:
             yield _consumed(broker, client, "read-1000-1", 1, 1000, arena.count(2 * COUNTS[1000]), is_cold=True)
@@ -100,7 +101,7 @@ def _consumed(
     if is_cold:
         drop_from_cache(broker.data_dir)
     with Meter(broker.pid) as meter:
-        load = apart(CONSUMERS[client], broker.bootstrap, topic, partitions, count)
+        load = apart((CONSUMERS | PAUSING)[client], broker.bootstrap, topic, partitions, count)
     from_disk = meter.disk_mb * 1e6 / (load.records * size)
     notes = []
     if is_cold and from_disk < _COLD_LEAST:
