@@ -14,7 +14,7 @@ _SILENCE_SECONDS_MAX = 60.0
 SHORT_PAUSE: Mapping[str, Any] = MappingProxyType({"fetch.queue.backoff.ms": 10})
 """A consumer whose queue is full asks for nothing for so long; by default a second, in which its application starves.
 
-Whether it fills is a matter of luck where broker and application are about as fast; the faster broker fills it more often.
+Whether it fills is luck where broker and application are about as fast; the faster broker fills it more.
 """
 
 

@@ -124,6 +124,51 @@ def int_at(_: Any, address: Any, index: Any) -> Any:
 
 
 @_untyped
+def long_at(_: Any, address: Any, at: Any) -> Any:
+    """The 64 bits that are `at` bytes behind `address`, in the order of the machine; checks nothing."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        place = builder.inttoptr(builder.add(arguments[0], arguments[1]), cgutils.intp_t.as_pointer())
+        return builder.load(place, align=1)
+
+    return types.int64(types.int64, types.int64), generate
+
+
+@_untyped
+def number_at(_: Any, address: Any, index: Any) -> Any:
+    """Number `index` of the 64-bit integers from `address` on; checks nothing."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.load(_number_pointer(builder, arguments[0], arguments[1]), align=1)
+
+    return types.int64(types.int64, types.int64), generate
+
+
+@_untyped
+def set_number(_: Any, address: Any, index: Any, value: Any) -> Any:
+    """Write number `index` of the 64-bit integers from `address` on; checks nothing."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        builder.store(arguments[2], _number_pointer(builder, arguments[0], arguments[1]), align=1)
+        return context.get_dummy_value()
+
+    return types.void(*[types.int64] * 3), generate
+
+
+@_untyped
+def set_int(_: Any, address: Any, index: Any, value: Any) -> Any:
+    """Write number `index` of the 32-bit integers from `address` on, the lower half of `value`; checks nothing."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        at = builder.mul(arguments[1], arguments[1].type(4))
+        place = builder.inttoptr(builder.add(arguments[0], at), cgutils.int32_t.as_pointer())
+        builder.store(builder.trunc(arguments[2], cgutils.int32_t), place, align=1)
+        return context.get_dummy_value()
+
+    return types.void(*[types.int64] * 3), generate
+
+
+@_untyped
 def set_byte(_: Any, address: Any, at: Any, value: Any) -> Any:
     """Write the byte `at` bytes behind `address`; checks nothing."""
 
@@ -144,6 +189,11 @@ def copy_bytes(_: Any, target: Any, target_at: Any, source: Any, source_at: Any,
         return context.get_dummy_value()
 
     return types.void(*[types.int64] * 5), generate
+
+
+def _number_pointer(builder: Any, address: Any, index: Any) -> Any:
+    at = builder.mul(index, index.type(8))
+    return builder.inttoptr(builder.add(address, at), cgutils.intp_t.as_pointer())
 
 
 def _pointer(builder: Any, address: Any, at: Any) -> Any:

@@ -1,7 +1,7 @@
 """Avro records without a file around them, as they are in topics; the schema is known beforehand.
 
-Records without lists, maps and unions of several types are read by a kernel; all others by fastavro, which makes a
-Python object of each, as it does of every record that the kernel does not understand.
+Kernels read and write them; what a kernel doubts, and schemas that none can be made for, are fastavro's, which makes a
+Python object of each record.
 """
 
 import json
@@ -20,8 +20,9 @@ from fastavro.repository.base import SchemaRepositoryError
 from fastavro.schema import SchemaParseException, load_schema
 
 from ottla.spark.formats import avro_unions
-from ottla.spark.formats.avro_columns import column_reader
+from ottla.spark.formats.avro_reading import reader
 from ottla.spark.formats.avro_schema import Schema, parse
+from ottla.spark.formats.doubts import settled
 from ottla.spark.formats.format import BadSchema, Converted, with_errors
 from ottla.spark.formats.rows import rows_of
 
@@ -51,7 +52,7 @@ class Avro:
         self._schema = parse(schema)
         self._writer = None if written_as is None else parse(written_as)
         self.type = self._schema.type
-        self._columns = None if self._writer is not None else column_reader(self._schema)
+        self._reader = None if self._writer is not None else reader(self._schema)
         self._unwrap = avro_unions.unwrapping(self._schema.schema, self._schema.named)
         self._wrap = avro_unions.wrapping(self._schema.schema, self._schema.named)
 
@@ -78,21 +79,21 @@ class Avro:
 
     def decode(self, column: pa.Array) -> Converted:
         column = column.cast(pa.binary())
-        read = self._columns.read(column) if self._columns is not None and len(column) else None
-        if read is not None:
-            found, doubtful = read
-            rest = self._decode(column.take(pa.array(doubtful, pa.int64())))
-            if rest.error_count == len(doubtful):
-                errors = dict(zip(doubtful, rest.errors.to_pylist(), strict=True))
-                return with_errors(found.cast(self.type), errors)
-        return self._decode(column)
+        read = self._reader.read(column) if self._reader is not None and len(column) else None
+        if read is None:
+            return self._decode(column)
+        found, doubtful = read
+        return settled(self._typed(found), doubtful, lambda rows: self._decode(column.take(rows)))
 
     def _decode(self, column: pa.Array) -> Converted:
         """By fastavro, which has the last word on what a record is."""
         errors: dict[int, str] = {}
         rows = list(self._read(column, errors))
-        found = _as_array(rows, self._schema.bare, errors)
-        return with_errors(found.cast(self._schema.stored).cast(self.type), errors)
+        found = _as_array(rows, lambda some: self._typed(pa.array(some, self._schema.bare)), errors)
+        return with_errors(found, errors)
+
+    def _typed(self, bare: pa.Array) -> pa.Array:
+        return bare.cast(self._schema.stored).cast(self.type)
 
     def _read(self, column: pa.Array, errors: dict[int, str]) -> Iterable[Any]:
         writer = self._schema.schema if self._writer is None else self._writer.schema
@@ -133,17 +134,17 @@ def _made(schema: Schema, written_as: Schema | None) -> Avro:
     return Avro(schema, written_as=written_as)
 
 
-def _as_array(rows: list[Any], kind: pa.DataType, errors: dict[int, str]) -> pa.Array:
-    """Values that are of the schema, but not of the type (numbers of more digits than a decimal has), are errors."""
+def _as_array(rows: list[Any], made: Callable[[list[Any]], pa.Array], errors: dict[int, str]) -> pa.Array:
+    """Values that are of the schema, but not of the type (more digits than a decimal has, late times), are errors."""
     try:
-        return pa.array(rows, kind)
+        return made(rows)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
         for row, value in enumerate(rows):
             try:
-                pa.array([value], kind)
+                made([value])
             except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as fault:
                 errors[row], rows[row] = f"not a record of the Avro schema: {fault}", None
-        return pa.array(rows, kind)
+        return made(rows)
 
 
 def _text(fault: BaseException) -> str:

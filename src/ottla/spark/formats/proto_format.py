@@ -8,10 +8,12 @@ import pyarrow as pa
 from google.protobuf.message import DecodeError, EncodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
+from ottla.spark.formats.doubts import settled
 from ottla.spark.formats.format import BadSchema, Converted, with_errors
 from ottla.spark.formats.proto_files import compile_proto, find_message
 from ottla.spark.formats.proto_reading import array_of
 from ottla.spark.formats.proto_schema import has_required, type_of
+from ottla.spark.formats.proto_tables import reader
 from ottla.spark.formats.proto_writing import filler
 from ottla.spark.formats.rows import rows_of
 from ottla.spark.formats.spark_types import mapped
@@ -29,6 +31,7 @@ class Protobuf:
         if not pa.types.is_struct(self.type):
             raise BadSchema(f"{self._descriptor.full_name} is a part of messages, none of its own")
         self._new: Callable[[], Any] = GetMessageClass(self._descriptor)
+        self._reader = reader(self._descriptor, self.type)
         self._fill = filler(self._descriptor)
         self._may_be_incomplete = has_required(self._descriptor)
 
@@ -44,10 +47,16 @@ class Protobuf:
         return Protobuf, self._arguments
 
     def decode(self, column: pa.Array) -> Converted:
+        column = column.cast(pa.binary())
+        read = self._reader.read(column) if self._reader is not None and len(column) else None
+        if read is None:
+            return self._decode(column)
+        return settled(*read, lambda rows: self._decode(column.take(rows)))
+
+    def _decode(self, column: pa.Array) -> Converted:
+        """By Google's library, which has the last word on what a message is."""
         errors: dict[int, str] = {}
-        messages = [
-            self._parsed(row, record, errors) for row, record in enumerate(column.cast(pa.binary()).to_pylist())
-        ]
+        messages = [self._parsed(row, record, errors) for row, record in enumerate(column.to_pylist())]
         try:
             found = array_of(messages, self._descriptor, self.type)
         except (ValueError, OverflowError):
