@@ -22,9 +22,11 @@ from fastavro.schema import SchemaParseException, load_schema
 from ottla.spark.formats import avro_unions
 from ottla.spark.formats.avro_reading import reader
 from ottla.spark.formats.avro_schema import Schema, parse
+from ottla.spark.formats.avro_writing import writer
 from ottla.spark.formats.doubts import settled
 from ottla.spark.formats.format import BadSchema, Converted, with_errors
 from ottla.spark.formats.rows import rows_of
+from ottla.spark.formats.writing import written
 
 _UNREADABLE = (
     ArithmeticError,
@@ -53,6 +55,7 @@ class Avro:
         self._writer = None if written_as is None else parse(written_as)
         self.type = self._schema.type
         self._reader = None if self._writer is not None else reader(self._schema)
+        self._part = writer(self._schema)
         self._unwrap = avro_unions.unwrapping(self._schema.schema, self._schema.named)
         self._wrap = avro_unions.wrapping(self._schema.schema, self._schema.named)
 
@@ -115,6 +118,13 @@ class Avro:
 
     def encode(self, values: pa.Array) -> Converted:
         plain = values.cast(self.type).cast(self._schema.stored, safe=False).cast(self._schema.bare)
+        made = written(self._part, plain) if self._part is not None and len(plain) else None
+        if made is None:
+            return self._encode(plain)
+        return settled(*made, lambda rows: self._encode(plain.take(rows)))
+
+    def _encode(self, plain: pa.Array) -> Converted:
+        """By fastavro, which has the last word on what the schema takes."""
         wrap, schema = self._wrap, self._schema.schema
         errors: dict[int, str] = {}
         records: list[bytes | None] = []

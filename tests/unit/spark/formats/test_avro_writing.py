@@ -1,0 +1,98 @@
+"""Avro is written by kernels, and nobody can tell: records and errors are those of fastavro."""
+
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ottla.spark.formats.avro_format import Avro
+from ottla.spark.formats.avro_schema import parse
+from ottla.spark.formats.avro_writing import writer
+from tests.unit.spark.formats.test_avro_reading import FLAT, NESTED, _nested, _rows, written
+
+
+def without(schema: dict[str, Any], *names: str) -> dict[str, Any]:
+    return schema | {"fields": [field for field in schema["fields"] if field["name"] not in names]}
+
+
+# Milliseconds have no place for all that 64 bits can say, and unions of numbers are left to fastavro.
+AVRO = {"flat": Avro(without(FLAT, "at")), "nested": Avro(without(NESTED, "at", "wide"))}
+
+
+def any_of(kind: pa.DataType) -> st.SearchStrategy[Any]:
+    """Values of a type, nulls among them, be they of the schema or not."""
+    types = pa.types
+    some: st.SearchStrategy[Any]
+    if types.is_struct(kind):
+        some = st.fixed_dictionaries({field.name: any_of(field.type) for field in kind})
+    elif types.is_map(kind):
+        some = st.dictionaries(st.text(max_size=1), any_of(kind.item_type), max_size=3).map(lambda d: list(d.items()))
+    elif types.is_list(kind):
+        some = st.lists(any_of(kind.value_type), max_size=3)
+    elif types.is_decimal(kind):
+        limit = 10**kind.precision - 1
+        some = st.integers(-limit, limit).map(lambda n: Decimal(f"{n}E-{kind.scale}"))
+    elif types.is_floating(kind):
+        some = st.floats(width=kind.bit_width, allow_nan=False)
+    elif types.is_boolean(kind):
+        some = st.booleans()
+    elif types.is_string(kind):
+        some = st.sampled_from(["NEW", "OLD", "RED", "BLUE", "", "é"])
+    elif types.is_binary(kind):
+        some = st.binary(min_size=2, max_size=4)
+    else:
+        limit = 2 ** (kind.bit_width - 1)
+        some = st.integers(-limit, limit - 1)
+    return st.integers(0, 9).flatmap(lambda n: st.none() if n == 0 else some)
+
+
+def check(avro: Avro, values: pa.Array) -> None:
+    bare = values.cast(avro._schema.bare)
+    found, expected = avro.encode(values.cast(avro._schema.stored).cast(avro.type)), avro._encode(bare)
+    found.results.validate(full=True)
+    assert found.errors.to_pylist() == expected.errors.to_pylist()
+    assert found.results.to_pylist() == expected.results.to_pylist()
+
+
+@given(st.lists(_rows, min_size=1, max_size=4), st.lists(_nested, max_size=4), st.integers(0, 1))
+def test_what_was_read_is_written_as_it_was(flat: list[Any], nested: list[Any], first: int) -> None:
+    for name, schema, rows in (("flat", FLAT, flat), ("nested", NESTED, nested)):
+        fields = without(schema, "at", "wide") if name == "nested" else without(schema, "at")
+        records = [written(row, fields) for row in rows][first:]
+        found = AVRO[name].encode(AVRO[name].decode(pa.array(records, pa.binary())).results)
+        assert found.results.to_pylist() == records
+
+
+@settings(max_examples=100)
+@given(st.data(), st.integers(0, 1), st.sampled_from(sorted(AVRO)))
+def test_values_of_any_kind_are_written_as_by_fastavro(data: st.DataObject, first: int, name: str) -> None:
+    bare = AVRO[name]._schema.bare
+    rows = data.draw(st.lists(any_of(bare), max_size=4))
+    check(AVRO[name], pa.array(rows, bare).slice(min(first, len(rows))))
+
+
+def test_whole_values_do_not_need_fastavro() -> None:
+    avro = Avro(FLAT)
+    assert avro._part is not None
+    assert writer(parse(["null", "float", "double"])) is None
+    assert writer(parse(["null", "int", "long"])) is None
+
+
+@pytest.mark.parametrize("count", [3, 65, 300])
+def test_maps_are_written_in_their_order_however_many_pairs_they_have(count: int) -> None:
+    avro = Avro({"type": "map", "values": "int"})
+    pairs = [(str(number % 7) + str(number), number) for number in range(count)]
+    check(avro, pa.array([pairs, [], pairs[::-1]], avro.type))
+
+
+@pytest.mark.parametrize("size", [-1, 2, 4, 20])
+@pytest.mark.parametrize("number", [0, 1, -1, 127, 128, -128, -129, 255, 256, 32767, 32768, -32768, 10**9, -(10**9)])
+def test_decimals_take_the_bytes_that_fastavro_gives_them(size: int, number: int) -> None:
+    kind = {"type": "bytes"} if size < 0 else {"type": "fixed", "name": "F", "size": size}
+    digits = 10 if size < 0 or size > 4 else 4 if size == 2 else 9
+    if abs(number) < 10**digits:
+        avro = Avro({**kind, "logicalType": "decimal", "precision": digits, "scale": 1})
+        check(avro, pa.array([Decimal(number).scaleb(-1), None], avro.type))
