@@ -11,12 +11,14 @@ from google.protobuf.message_factory import GetMessageClass
 from ottla.spark.formats.doubts import settled
 from ottla.spark.formats.format import BadSchema, Converted, with_errors
 from ottla.spark.formats.proto_files import compile_proto, find_message
+from ottla.spark.formats.proto_puts import message as message_part
 from ottla.spark.formats.proto_reading import array_of
 from ottla.spark.formats.proto_schema import has_required, type_of
 from ottla.spark.formats.proto_tables import reader
 from ottla.spark.formats.proto_writing import filler
 from ottla.spark.formats.rows import rows_of
 from ottla.spark.formats.spark_types import mapped
+from ottla.spark.formats.writing import written
 
 _UNWRITABLE = (ArithmeticError, EncodeError, LookupError, TypeError, ValueError)
 
@@ -32,6 +34,8 @@ class Protobuf:
             raise BadSchema(f"{self._descriptor.full_name} is a part of messages, none of its own")
         self._new: Callable[[], Any] = GetMessageClass(self._descriptor)
         self._reader = reader(self._descriptor, self.type)
+        # What cannot be read here, groups and the like, cannot be written either.
+        self._part = None if self._reader is None else message_part(self._descriptor)
         self._fill = filler(self._descriptor)
         self._may_be_incomplete = has_required(self._descriptor)
 
@@ -85,9 +89,17 @@ class Protobuf:
 
     def encode(self, values: pa.Array) -> Converted:
         """Maps in the order of their keys, so that equal values are equal bytes."""
+        plain = values.cast(self.type).cast(mapped(self.type, _number))
+        made = written(self._part, plain) if self._part is not None and len(plain) else None
+        if made is None:
+            return self._encode(plain)
+        return settled(*made, lambda rows: self._encode(plain.take(rows)))
+
+    def _encode(self, plain: pa.Array) -> Converted:
+        """By Google's library, which has the last word on what a message takes."""
         errors: dict[int, str] = {}
         records: list[bytes | None] = []
-        for row, value in enumerate(rows_of(values.cast(self.type).cast(mapped(self.type, _number)))):
+        for row, value in enumerate(rows_of(plain)):
             message: Any = self._new()
             try:
                 if value is not None:
