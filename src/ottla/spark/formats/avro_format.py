@@ -118,10 +118,9 @@ class Avro:
 
     def encode(self, values: pa.Array) -> Converted:
         plain = values.cast(self.type).cast(self._schema.stored, safe=False).cast(self._schema.bare)
-        made = written(self._part, plain) if self._part is not None and len(plain) else None
-        if made is None:
+        if self._part is None:
             return self._encode(plain)
-        return settled(*made, lambda rows: self._encode(plain.take(rows)))
+        return settled(*written(self._part, plain), lambda rows: self._encode(plain.take(rows)))
 
     def _encode(self, plain: pa.Array) -> Converted:
         """By fastavro, which has the last word on what the schema takes."""

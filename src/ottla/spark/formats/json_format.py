@@ -11,9 +11,10 @@ from pyarrow import json as arrow_json
 from ottla.spark.arrow.columns import blobs_of
 from ottla.spark.formats import json_scan
 from ottla.spark.formats.format import BadSchema, Converted, with_errors
-from ottla.spark.formats.json_text import check_writable, is_all_finite, texts_of
 from ottla.spark.formats.json_values import NotFitting, parser
+from ottla.spark.formats.json_writing import NOT_FINITE, document
 from ottla.spark.formats.plain import not_utf8
+from ottla.spark.formats.writing import written
 
 _BLOCK_ROWS = 16 * 1024
 _BLOCK_BYTES = 32 * 1024 * 1024
@@ -35,7 +36,7 @@ class Json:
             raise BadSchema("a JSON record is an object: its type has columns")
         self.type = kind
         self._parse_one = parser(kind)
-        check_writable(kind)
+        self._document = document(kind)
         self._read_type = _read_type(kind)
 
     def __reduce__(self) -> tuple[type["Json"], tuple[pa.DataType]]:
@@ -58,20 +59,8 @@ class Json:
 
     def encode(self, values: pa.Array) -> Converted:
         values = values.cast(self.type)
-        errors: dict[int, str] = {}
-        texts = list(self._texts(values, 0, errors))
-        return with_errors(pa.concat_arrays([pa.array([], pa.binary()), *texts]), errors)
-
-    def _texts(self, values: pa.Array, first: int, errors: dict[int, str]) -> Iterator[pa.Array]:
-        if is_all_finite(values):
-            yield texts_of(values).cast(pa.binary())
-        elif len(values) == 1:
-            errors[first] = "JSON has no number that is infinite or none"
-            yield pa.nulls(1, pa.binary())
-        else:
-            middle = len(values) // 2
-            yield from self._texts(values.slice(0, middle), first, errors)
-            yield from self._texts(values.slice(middle), first + middle, errors)
+        records, bad = written(self._document, values)
+        return with_errors(records, dict.fromkeys(bad.tolist(), NOT_FINITE))
 
     def _blocks(self, scanned: "_Scanned", errors: dict[int, str]) -> Iterator[pa.Array]:
         count = len(scanned.kinds)

@@ -90,10 +90,9 @@ class Protobuf:
     def encode(self, values: pa.Array) -> Converted:
         """Maps in the order of their keys, so that equal values are equal bytes."""
         plain = values.cast(self.type).cast(mapped(self.type, _number))
-        made = written(self._part, plain) if self._part is not None and len(plain) else None
-        if made is None:
+        if self._part is None:
             return self._encode(plain)
-        return settled(*made, lambda rows: self._encode(plain.take(rows)))
+        return settled(*written(self._part, plain), lambda rows: self._encode(plain.take(rows)))
 
     def _encode(self, plain: pa.Array) -> Converted:
         """By Google's library, which has the last word on what a message takes."""

@@ -57,11 +57,8 @@ class Scope:
 Part: TypeAlias = Callable[[pa.Array, Scope], Put]
 
 
-def written(part: Part, column: pa.Array) -> tuple[pa.Array, NDArray[np.int64]] | None:
-    """Records, null in the rows that are also given: those could not be written here.
-
-    None when they are more than a column of Arrow can hold.
-    """
+def written(part: Part, column: pa.Array) -> tuple[pa.Array, NDArray[np.int64]]:
+    """Records, null in the rows that are also given: those could not be written here."""
     scope = Scope.over(valid(column))
     put = part(column, scope)
     doubtful = np.flatnonzero(scope.is_bad & scope.is_live)
@@ -71,7 +68,7 @@ def written(part: Part, column: pa.Array) -> tuple[pa.Array, NDArray[np.int64]] 
     bounds = np.zeros(len(column) + 1, np.int64)
     np.cumsum(scope.sizes, out=bounds[1:])
     if bounds[-1] > _BYTES_MAX:
-        return None
+        raise OverflowError("more than two gigabytes of records in one batch of rows; let there be fewer in it")
     out = np.empty(int(bounds[-1]), np.uint8)
     put(out, bounds[:-1].copy())
     bits = None if scope.is_live.all() else pa.py_buffer(np.packbits(scope.is_live, bitorder="little"))

@@ -39,5 +39,7 @@ def value_of(kind: pa.DataType, source: Random) -> Any:
         return source.choice(_FLOATS)
     if types.is_string(kind) or types.is_binary(kind):
         return source.choice(_TEXTS if types.is_string(kind) else _BYTES)
+    if types.is_date32(kind):
+        return source.randrange(-700_000, 2_900_000)
     limit = 2 ** (kind.bit_width - 1)
-    return source.choice((0, 1, -1, limit - 1, -limit, 300, source.randrange(-limit, limit)))
+    return source.choice((0, 1, -1, limit - 1, -limit, limit // 3, source.randrange(-limit, limit)))
