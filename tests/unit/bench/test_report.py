@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from bench import report
+from bench.page import markers
 from bench.report import BEGIN, END, NoPlace, put_between
 
 from .race_results import race_of_three
@@ -29,14 +30,27 @@ def test_the_committed_page_has_a_place_for_the_result() -> None:
     put_between((DOCS / "performance.md").read_text(encoding="utf-8"), "new")
 
 
+def run_report(monkeypatch: pytest.MonkeyPatch, place: Path, race: str, bounds: str) -> None:
+    given = ["--docs", str(place), "--result", str(place / race), "--bounds", str(place / bounds)]
+    monkeypatch.setattr(sys, "argv", ["report", *given])
+
+
 def test_one_command_publishes_tables_and_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "performance.md").write_text(f"# Page\n{BEGIN}\n{END}\nThe end.\n")
+    places = "".join(f"{mark}\n" for name in ("bounds", "parts") for mark in markers(name))
+    (tmp_path / "performance.md").write_text(f"# Page\n{places}{BEGIN}\n{END}\nThe end.\n")
     (tmp_path / "race.json").write_text(race_of_three().to_json())
-    monkeypatch.setattr(sys, "argv", ["report", "--docs", str(tmp_path), "--result", str(tmp_path / "race.json")])
+    measured = {
+        "measured": "2026-01-01",
+        "machine": {"processor": "fast"},
+        "bounds": {"fsyncs_per_s": 1_234.0},
+        "parts": {f"{kind} {window}": {"`recv`": 4.5} for kind in ("produce", "fetch") for window in (1, 16)},
+    }
+    (tmp_path / "bounds.json").write_text(json.dumps(measured))
+    run_report(monkeypatch, tmp_path, "race.json", "bounds.json")
     assert report.main() == 0
     page = (tmp_path / "performance.md").read_text()
     assert page.startswith("# Page\n") and page.endswith("The end.\n")
-    for part in ("**missed**", "cores 2", "`node.id=1`", "race.svg", "logging: WARN"):
+    for part in ("**missed**", "cores 2", "`node.id=1`", "race.svg", "logging: WARN", "1,234", "4.5"):
         assert part in page
     assert (tmp_path / "race.svg").read_text().startswith("<svg")
 
@@ -44,7 +58,7 @@ def test_one_command_publishes_tables_and_picture(tmp_path: Path, monkeypatch: p
 def test_without_a_result_nothing_is_touched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sys, "argv", ["report", "--docs", str(tmp_path), "--result", str(tmp_path / "none.json")])
+    run_report(monkeypatch, tmp_path, "none.json", "none.json")
     assert report.main() == 2
     assert "make race" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
