@@ -47,6 +47,7 @@ MEASURES: Mapping[str, Measure] = {
     "commit p50 ms": Measure(_DOWN),
     "commit p99 ms": Measure(_DOWN),
     "broker cpu s": Measure(_DOWN),
+    "produce p99 ms": Measure(_DOWN),
     "client cores": Measure(_NEITHER),
     "sender late p99 ms": Measure(_NEITHER),
 }

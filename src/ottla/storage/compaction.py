@@ -8,7 +8,6 @@ and only `swap` changes the log, by a few renames and one new list of segments. 
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,16 +16,22 @@ from itertools import pairwise
 from ottla.base.topic_settings import MAX_LONG
 from ottla.core.producers import Producer
 from ottla.storage.compaction_files import DraftWriter, Uncleanable, read_batches, swap_in
-from ottla.storage.compaction_filter import BatchFilter, CleaningStats, LastRecord, OffsetMap, TransactionTrail
-from ottla.storage.compaction_plan import CleaningPlan, LogFacts, SegmentFacts, group_segments, plan_cleaning
+from ottla.storage.compaction_filter import BatchFilter, CleaningStats, LastRecord, TransactionTrail
+from ottla.storage.compaction_map import OffsetMap
+from ottla.storage.compaction_plan import CleaningPlan, Group, LogFacts, SegmentFacts, plan_cleaning
 from ottla.storage.index import OFFSET_ENTRY, TIME_ENTRY
 from ottla.storage.log import Log
 from ottla.storage.segment import LOG, Segment
 from ottla.storage.txn_index import AbortedTransaction
-from ottla.wire.batch_header import read_header
+from ottla.wire.batch_header import BatchHeader, read_header
 
 MAP_BYTES = 128 * 1024 * 1024 * 9 // 10
 """Of memory for the keys of a round; what does not fit is left to the next one."""
+
+
+WORK_SECONDS_MAX = 0.0003
+REST_SECONDS = 0.00005
+"""A worker that never rests takes the interpreter from the event loop at each of its system calls."""
 
 
 class CleaningOvertaken(Exception):
@@ -63,6 +68,16 @@ def _no_progress() -> None:
     """Nobody wants to know."""
 
 
+def facts_of(segment: Segment, size: int, end_offset: int) -> SegmentFacts:
+    return SegmentFacts(
+        base_offset=segment.base_offset,
+        end_offset=end_offset,
+        size=size,
+        index_bytes=segment.offsets.count * OFFSET_ENTRY.size,
+        time_index_bytes=segment.times.count * TIME_ENTRY.size,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """A segment of the round, and what it was when the round began."""
@@ -73,13 +88,7 @@ class Source:
 
     @property
     def facts(self) -> SegmentFacts:
-        return SegmentFacts(
-            base_offset=self.segment.base_offset,
-            end_offset=self.end_offset,
-            size=self.size,
-            index_bytes=self.segment.offsets.count * OFFSET_ENTRY.size,
-            time_index_bytes=self.segment.times.count * TIME_ENTRY.size,
-        )
+        return facts_of(self.segment, self.size, self.end_offset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +118,7 @@ class Cleaning:
         self._log = log
         self._config = log.config
         self._progress = progress
+        self._resumed = 0.0
         self._first_dirty_offset = plan.first_dirty_offset
         segments = log.segments
         self._sources = [
@@ -120,7 +130,6 @@ class Cleaning:
         self._aborted = list(active.txn_index) if active.has_aborted else []
         self._with_aborted = [segment for segment in segments[:-1] if segment.has_aborted]
         self._offsets = OffsetMap(map_bytes, plan.first_dirty_offset)
-        self._groups: deque[tuple[Source, ...]] = deque()
         self.stats = CleaningStats()
         self._filter = BatchFilter(
             offsets=self._offsets,
@@ -130,6 +139,7 @@ class Cleaning:
             now_ms=now_ms,
             delete_retention_ms=self._config.delete_retention_ms,
             stats=self.stats,
+            pause=self._rest,
         )
 
     @property
@@ -145,21 +155,14 @@ class Cleaning:
     # --- the worker's part
 
     def read_keys(self) -> None:
-        """Fill the map from the dirty part as far as it goes, and lay out what will be rewritten."""
+        """Fill the map from the dirty part as far as it goes."""
         with self._noticing_overtakers():
-            for source in self._sources:
-                if not source.segment.is_synced:
-                    source.segment.sync()  # now, so that no flush looks for it when it has another name
             self._aborted += [aborted for segment in self._with_aborted for aborted in segment.txn_index]
             trail = TransactionTrail(self._aborted)
             for source in self._sources:
                 if source.end_offset > self._first_dirty_offset and not self._take_keys(source, trail):
                     break
         self._sources = [source for source in self._sources if source.segment.base_offset < self.end_offset]
-        by_offset = {source.segment.base_offset: source for source in self._sources}
-        facts = [source.facts for source in self._sources]
-        for group in group_segments(facts, self._config.segment_bytes, self._config.segment_index_bytes):
-            self._groups.append(tuple(by_offset[fact.base_offset] for fact in group))
         self._filter.trail = TransactionTrail(self._aborted)
 
     @contextmanager
@@ -172,18 +175,26 @@ class Cleaning:
                 raise
             raise CleaningOvertaken(self._log.place.path) from error
 
-    def _pause(self) -> None:
-        """Between batches, so that a loop in want of the interpreter waits for one batch, not for a switch interval."""
+    def _on_batch(self) -> None:
         self._progress()
-        time.sleep(0)
+        self._rest()
+
+    def _rest(self) -> None:
+        """Every few hundred records: let the loop have the interpreter, which would have to wait for it otherwise."""
+        now = time.monotonic()
+        if now - self._resumed > WORK_SECONDS_MAX:
+            time.sleep(REST_SECONDS)
+            self._resumed = time.monotonic()
 
     def _take_keys(self, source: Source, trail: TransactionTrail) -> bool:
         """False when the map is full."""
-        for header, batch in read_batches(source.segment, source.size, self._pause):
-            if header.last_offset < self._first_dirty_offset:
-                continue
-            has_keys = not header.is_control and not trail.is_aborted(header)
-            if has_keys and not self._offsets.add(batch, header):
+
+        def has_keys(header: BatchHeader) -> bool:
+            is_dirty = header.last_offset >= self._first_dirty_offset
+            return is_dirty and not header.is_control and not trail.is_aborted(header)
+
+        for header, batch in read_batches(source.segment, source.size, self._on_batch, has_keys):
+            if has_keys(header) and not self._offsets.add(batch, header, self._rest):
                 return False
             self._offsets.skip_to(header.next_offset)
         self._offsets.skip_to(source.end_offset)
@@ -191,27 +202,39 @@ class Cleaning:
 
     def rewrite_next(self) -> Rewritten | None:
         """Write down what is left of the next group of segments; None when there is none left."""
-        if not self._groups:
+        if not self._sources:
             return None
-        group = self._groups[0]
-        first = group[0].segment
+        first = self._sources[0].segment
         with self._noticing_overtakers():
             writer = DraftWriter(first.files, first.directory, first.base_offset, self._config.index_interval_bytes)
             draft: Segment | None = None
             try:
-                changed = [self._rewrite(source, writer) for source in group]
+                sources, has_changed = self._rewrite_group(writer)
                 aborted = self._filter.trail.take_indexed()  # of this group, even if it keeps the index that it has
-                if len(group) > 1 or any(changed):
-                    draft = self._finish(writer, group[-1].segment, aborted)
+                if has_changed:
+                    draft = self._finish(writer, sources[-1].segment, aborted)
             finally:
                 if draft is None:
                     writer.draft.delete()
-            return Rewritten(group, draft)
+            return Rewritten(sources, draft)
+
+    def _rewrite_group(self, writer: DraftWriter) -> tuple[tuple[Source, ...], bool]:
+        """Segments whose remains fit into one; and whether the draft is anything new."""
+        config, group = self._config, Group(writer.draft.base_offset)
+        has_changed = False
+        for source in self._sources:
+            writer.write_out()
+            kept = facts_of(writer.draft, writer.draft.size, source.segment.base_offset)
+            if not group.admits(kept, source.facts, config.segment_bytes, config.segment_index_bytes):
+                break
+            has_changed |= self._rewrite(source, writer)
+            group.add(source.facts)
+        return tuple(self._sources[: group.sources]), has_changed or group.sources > 1
 
     def _rewrite(self, source: Source, writer: DraftWriter) -> bool:
         """Whether anything of this segment has gone or changed."""
         has_changed = False
-        for header, batch in read_batches(source.segment, source.size, self._pause):
+        for header, batch in read_batches(source.segment, source.size, self._on_batch, self._filter.needs_content):
             kept = self._filter.rewrite(batch, header)
             if kept is batch:
                 writer.add(batch, header)
@@ -241,11 +264,11 @@ class Cleaning:
         """Put the draft in the place of its sources; returns the paths of what readers may still hold for a while."""
         if not self.is_current():
             raise CleaningOvertaken(self._log.place.path)
-        self._groups.popleft()
         self._sources = self._sources[len(rewritten.sources) :]
         if rewritten.draft is None:
             return []
         sources = [source.segment for source in rewritten.sources]
+        self._log.note_renaming()
         segment, removed = swap_in(rewritten.draft, sources)
         self._log.replace_segments(sources, [segment])
         for source in sources[1:]:

@@ -15,6 +15,8 @@ from ottla.wire.batch_header import HEADER_BYTES, BatchHeader, Bytes, crc_ok, re
 from ottla.wire.malformed import Malformed
 
 READ_BYTES = 1024 * 1024
+HEADERS_BYTES = 4096
+"""Read behind a batch that was stepped over: its neighbour's header may be all that is needed."""
 WRITE_BYTES = 1024 * 1024
 
 
@@ -22,33 +24,53 @@ class Uncleanable(Exception):
     """The log holds something that is no sound batch; it stays as it is until someone has looked at it."""
 
 
-def read_batches(segment: Segment, size: int, progress: Callable[[], None]) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """Every batch in the first `size` bytes, its checksum verified. A batch is good until the next one is asked for."""
+def _always(_: BatchHeader) -> bool:
+    return True
+
+
+def read_batches(
+    segment: Segment,
+    size: int,
+    progress: Callable[[], None],
+    needs_content: Callable[[BatchHeader], bool] = _always,
+) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """Every batch in the first `size` bytes, its checksum verified. A batch is good until the next one is asked for.
+
+    One whose content nobody needs comes as its header alone, and what would be read for nothing else is not read.
+    """
     position, want = 0, READ_BYTES
     while position < size:
-        window = segment.file.handle().pread(min(want, size - position), position)
-        view, at = memoryview(window), 0
-        while len(window) - at >= HEADER_BYTES:
-            header = _sound_header(segment, window, at, position)
-            if header.size > len(window) - at:
-                want = header.size
-                break
-            progress()
-            yield header, view[at : at + header.size]
-            at += header.size
-            want = READ_BYTES
-        if not at and (want <= len(window) or want > size - position or len(window) < HEADER_BYTES):
+        asked = min(want, size - position)
+        window = segment.file.handle().pread(asked, position)
+        if len(window) < max(asked, HEADER_BYTES):
             raise Uncleanable(f"{segment.path(LOG)} ends within the batch at {position}")
+        view, at, want = memoryview(window), 0, READ_BYTES
+        while len(window) - at >= HEADER_BYTES:
+            header = _header_at(segment, window, at, position, size)
+            if not needs_content(header):
+                progress()
+                yield header, view[at : at + HEADER_BYTES]
+            elif header.size > len(window) - at:
+                want = max(header.size, READ_BYTES)
+                break
+            elif crc_ok(window, at, header):
+                progress()
+                yield header, view[at : at + header.size]
+            else:
+                raise Uncleanable(f"{segment.path(LOG)} at {position + at}: the checksum of the batch does not fit")
+            at += header.size
+        if at > len(window):
+            want = HEADERS_BYTES  # the next one's content may not be needed either
         position += at
 
 
-def _sound_header(segment: Segment, window: bytes, at: int, position: int) -> BatchHeader:
+def _header_at(segment: Segment, window: bytes, at: int, position: int, size: int) -> BatchHeader:
     try:
         header = read_header(window, at)
     except Malformed as error:
         raise Uncleanable(f"{segment.path(LOG)} at {position + at}: {error}") from error
-    if header.size <= len(window) - at and not crc_ok(window, at, header):
-        raise Uncleanable(f"{segment.path(LOG)} at {position + at}: the checksum of the batch does not fit")
+    if header.size > size - position - at:
+        raise Uncleanable(f"{segment.path(LOG)} ends within the batch at {position + at}")
     return header
 
 

@@ -6,33 +6,31 @@ that a live producer's state hangs on keeps at least its header. A batch that lo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from typing import NamedTuple, TypeAlias
 
+from ottla.storage.compaction_map import OffsetMap, go_on, slots_of
 from ottla.storage.txn_index import AbortedTransaction
-from ottla.wire.batch import BatchHeader, Malformed, batch_payload, split_batch
+from ottla.wire.batch import BatchHeader, Malformed, batch_payload
 from ottla.wire.batch_header import CODEC_MASK, DELETE_HORIZON, NO_TIMESTAMP, Bytes, seal_batch
 from ottla.wire.compression import compress
 from ottla.wire.control import ControlType, decode_control_records
-from ottla.wire.records import RawRecord, rebase_timestamp, split_records
+from ottla.wire.records import rebase_timestamp
+from ottla.wire.scan import Part, scan_records, timestamp_delta
 
-Slot: TypeAlias = bytes | int
-"""What stands for a key in the map: a short key itself, or a long one's digest, as a number so that none is both."""
-
-SHORT_KEY_BYTES = 32
-ENTRY_BYTES = 176
-"""Memory of one entry of the map, its objects counted, with keys of SHORT_KEY_BYTES; measured."""
+Place: TypeAlias = tuple[int, int]
+"""Where a record begins and ends in its batch's content."""
 
 _TIMESTAMP_MAX = 2**63 - 1
 
 
-def slot_of(key: bytes) -> Slot:
-    if len(key) <= SHORT_KEY_BYTES:
-        return key
-    return int.from_bytes(blake2b(key, digest_size=16).digest(), "big")
+def _places(part: Part, numbers: Iterable[int] | None = None) -> list[Place]:
+    """Of these records, or of all."""
+    bounds = [*part.starts, part.end]
+    return [
+        (bounds[number], bounds[number + 1]) for number in (range(len(part.starts)) if numbers is None else numbers)
+    ]
 
 
 class LastRecord(NamedTuple):
@@ -48,7 +46,6 @@ class CleaningStats:
     records_kept: int = 0
     bytes_read: int = 0
     bytes_written: int = 0
-    keyless_records: int = 0
     unreadable_batches: int = 0
     """Their checksum is sound and their content is not: what a client broke is kept as it is."""
 
@@ -108,38 +105,6 @@ def _control_type(batch: Bytes, header: BatchHeader) -> int | None:
         return -1
 
 
-class OffsetMap:
-    """The last offset of every key in the dirty part of a log, as far as memory allows."""
-
-    def __init__(self, bytes_max: int, start_offset: int) -> None:
-        self.latest: dict[Slot, int] = {}
-        self.end_offset = start_offset
-        """Every record in front of this offset is in the map, from `start_offset` on."""
-        self._start_offset = start_offset
-        self._entries_max = max(bytes_max // ENTRY_BYTES, 1)
-
-    def add(self, batch: Bytes, header: BatchHeader) -> bool:
-        """Take up the batch's keys; False when there is no room for them, which never happens to the first batch."""
-        latest, base = self.latest, header.base_offset
-        if latest and len(latest) + header.record_count > self._entries_max:
-            return False
-        start_delta = self._start_offset - base
-        with suppress(Malformed):  # then none of its keys count; the filter keeps the batch, and counts it
-            latest.update(
-                {
-                    (key if len(key) <= SHORT_KEY_BYTES else slot_of(key)): base + delta
-                    for _, delta, key, _, _, _, _ in split_batch(batch, header)
-                    if key is not None and delta >= start_delta
-                }
-            )
-        self.end_offset = max(self.end_offset, header.next_offset)
-        return True
-
-    def skip_to(self, offset: int) -> None:
-        """What lies in front of `offset` has no keys: control batches, aborted data, a gap."""
-        self.end_offset = max(self.end_offset, offset)
-
-
 @dataclass(slots=True)
 class BatchFilter:
     """The rules of one round; `rewrite` is called with every batch of the log in order."""
@@ -152,6 +117,19 @@ class BatchFilter:
     now_ms: int
     delete_retention_ms: int
     stats: CleaningStats = field(default_factory=CleaningStats)
+    pause: Callable[[], None] = go_on
+    """Called every few hundred records, so that others get a turn."""
+
+    def needs_content(self, header: BatchHeader) -> bool:
+        """Whether more than the header is needed; if not, `rewrite` takes the header for the batch."""
+        if header.is_control or not header.record_count:
+            return True
+        if self.trail.is_aborted(header):
+            return False
+        return not self._is_mapped(header) or len(self.offsets.staying(header)) > 0
+
+    def _is_mapped(self, header: BatchHeader) -> bool:
+        return self.offsets.covers(header) and header.base_offset not in self.offsets.unreadable
 
     def rewrite(self, batch: Bytes, header: BatchHeader) -> Bytes | None:
         """What is left of the batch: itself, a smaller one, or nothing."""
@@ -184,49 +162,75 @@ class BatchFilter:
         self.stats.records_kept += header.record_count
         if is_spent and horizon_ms is None:
             data = batch_payload(batch, header)
-            raws = list(split_records(data, header.record_count, header.last_offset_delta))
-            return self._rebuilt(header, data, raws, needs_horizon=True)
+            parts = scan_records(data, header.record_count, header.last_offset_delta)
+            return self._rebuilt(header, data, [place for part in parts for place in _places(part)], True)
         return batch
 
     def _rewrite_data(self, batch: Bytes, header: BatchHeader) -> Bytes | None:
+        is_mapped, has_tombstones = self._is_mapped(header), True
+        if is_mapped:
+            staying = self.offsets.staying(header)
+            has_tombstones = header.base_offset in self.offsets.with_tombstones
+            if not staying:
+                return self._emptied(batch, header)
+            if len(staying) == header.record_count and not has_tombstones:
+                self.stats.records_kept += header.record_count
+                return batch
         data = batch_payload(batch, header)
-        raws = split_records(data, header.record_count, header.last_offset_delta)
-        kept = self._kept(raws, header)
+        parts = scan_records(data, header.record_count, header.last_offset_delta)
+        if is_mapped and not has_tombstones:
+            kept, has_tombstones = self._picked(parts, header, staying), False
+        else:
+            kept, has_tombstones = self._latest(parts, header)
         if not kept:
             return self._emptied(batch, header)
-        needs_horizon = not header.has_delete_horizon and any(raw[3] is None for raw in kept)
-        if len(kept) == header.record_count and not needs_horizon:
-            rewritten = batch
-        else:
-            rewritten = self._rebuilt(header, data, kept, needs_horizon)
         self.stats.records_kept += len(kept)
-        return rewritten
+        needs_horizon = has_tombstones and not header.has_delete_horizon
+        if len(kept) == header.record_count and not needs_horizon:
+            return batch
+        return self._rebuilt(header, data, kept, needs_horizon)
 
-    def _kept(self, raws: Iterable[RawRecord], header: BatchHeader) -> list[RawRecord]:
-        """The last record of each key; a tombstone only until its horizon."""
-        latest, base = self.offsets.latest, header.base_offset
-        horizon_ms = header.delete_horizon_ms
-        drops_tombstones = horizon_ms is not None and horizon_ms <= self.now_ms
-        kept = []
-        for raw in raws:
-            key = raw[2]
-            if key is None:
-                self.stats.keyless_records += 1
-                continue
-            slot = key if len(key) <= SHORT_KEY_BYTES else slot_of(key)
-            if latest.get(slot, -1) <= base + raw[1] and not (drops_tombstones and raw[3] is None):
-                kept.append(raw)
+    def _picked(self, parts: Iterable[Part], header: BatchHeader, offsets: Iterable[int]) -> list[Place]:
+        """The records with these offsets."""
+        base, wanted = header.base_offset, set(offsets)
+        kept: list[Place] = []
+        for part in parts:
+            numbers = [number for number, delta in enumerate(part.deltas) if base + delta in wanted]
+            kept += _places(part, numbers)
+            self.pause()
         return kept
 
-    def _rebuilt(self, header: BatchHeader, data: bytes, kept: Sequence[RawRecord], needs_horizon: bool) -> bytes:
+    def _latest(self, parts: Iterable[Part], header: BatchHeader) -> tuple[list[Place], bool]:
+        """The last record of each key, a tombstone only until its horizon; and whether there is a tombstone left."""
+        find, base = self.offsets.latest.get, header.base_offset
+        horizon_ms = header.delete_horizon_ms
+        drops_tombstones = horizon_ms is not None and horizon_ms <= self.now_ms
+        kept: list[Place] = []
+        has_tombstones = False
+        for part in parts:
+            numbers = [
+                number
+                for number, (slot, delta) in enumerate(zip(slots_of(part.keys), part.deltas, strict=True))
+                if slot is not None and find(slot, -1) <= base + delta
+            ]
+            if part.nulls:
+                tombstones = set(part.nulls).intersection(numbers)
+                if drops_tombstones:
+                    numbers = [number for number in numbers if number not in tombstones]
+                elif tombstones:
+                    has_tombstones = True
+            kept += _places(part, numbers)
+            self.pause()
+        return kept, has_tombstones
+
+    def _rebuilt(self, header: BatchHeader, data: bytes, kept: Sequence[Place], needs_horizon: bool) -> bytes:
         """The batch with these of its records; with a new horizon, their times are counted from that."""
         base_ms = self.now_ms + self.delete_retention_ms if needs_horizon else header.base_timestamp
         shift_ms = header.base_timestamp - base_ms
+        deltas = [timestamp_delta(data, start) for start, _ in kept]
+        records = [data[start:end] for start, end in kept]
         if needs_horizon:
-            payload = b"".join([rebase_timestamp(data[raw[5] : raw[6]], raw[0] + shift_ms) for raw in kept])
-        else:
-            payload = b"".join([data[raw[5] : raw[6]] for raw in kept])
-        deltas = [raw[0] for raw in kept]
+            records = [rebase_timestamp(raw, delta + shift_ms) for raw, delta in zip(records, deltas, strict=True)]
         latest_ms = header.base_timestamp + max(deltas)
         if latest_ms > _TIMESTAMP_MAX or header.base_timestamp + min(deltas) < -_TIMESTAMP_MAX:
             raise Malformed("a timestamp that does not fit into 64 bits")
@@ -236,7 +240,7 @@ class BatchFilter:
             max_timestamp=header.max_timestamp if header.is_log_append_time else latest_ms,
             record_count=len(kept),
         )
-        return seal_batch(new, compress(header.codec, payload))
+        return seal_batch(new, compress(header.codec, b"".join(records)))
 
     def _emptied(self, batch: Bytes, header: BatchHeader) -> Bytes | None:
         """Nothing; or the header alone where a producer's state or the end of the round hangs on it."""

@@ -15,7 +15,8 @@ from ottla.base.topic_settings import LogConfig
 Name = TypeVar("Name", bound=Hashable)
 
 RELATIVE_OFFSET_MAX = 2**31 - 1
-INDEX_BYTES_MAX = 10 * 1024 * 1024
+GROUP_SOURCES_MAX = 16
+GROUP_BYTES_MAX = 4 * 1024 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,23 +100,31 @@ def most_due(plans: Mapping[Name, tuple[CleaningPlan, LogConfig]]) -> Name | Non
     return max(due, key=lambda entry: entry[0])[1] if due else None
 
 
-def group_segments(
-    segments: Sequence[SegmentFacts], segment_bytes: int, index_bytes: int = INDEX_BYTES_MAX
-) -> list[list[SegmentFacts]]:
-    """Neighbours that fit into one segment together, so that what compaction shrinks does not stay in shreds."""
-    groups: list[list[SegmentFacts]] = []
-    for segment in segments:
-        if groups and _fits(groups[-1], segment, segment_bytes, index_bytes):
-            groups[-1].append(segment)
-        else:
-            groups.append([segment])
-    return groups
+@dataclass(slots=True)
+class Group:
+    """Neighbouring segments that become one: what of them is kept is being written, one source after the other."""
 
+    base_offset: int
+    sources: int = 0
+    source_bytes: int = 0
 
-def _fits(group: list[SegmentFacts], segment: SegmentFacts, segment_bytes: int, index_bytes: int) -> bool:
-    return (
-        sum(member.size for member in group) + segment.size <= segment_bytes
-        and sum(member.index_bytes for member in group) + segment.index_bytes <= index_bytes
-        and sum(member.time_index_bytes for member in group) + segment.time_index_bytes <= index_bytes
-        and segment.end_offset - 1 - group[0].base_offset <= RELATIVE_OFFSET_MAX
-    )
+    def admits(self, draft: SegmentFacts, source: SegmentFacts, segment_bytes: int, index_bytes: int) -> bool:
+        """Whether `source` fits as well, even if it keeps all that it has; `draft` is what the group has kept so far.
+
+        A group is bounded in what is read for it, too: its swap is a few renames per source on the event loop, and a
+        round that is given up loses the group that it was at.
+        """
+        if not self.sources:
+            return True
+        return (
+            self.sources < GROUP_SOURCES_MAX
+            and self.source_bytes + source.size <= max(GROUP_BYTES_MAX, segment_bytes)
+            and draft.size + source.size <= segment_bytes
+            and draft.index_bytes + source.index_bytes <= index_bytes
+            and draft.time_index_bytes + source.time_index_bytes <= index_bytes
+            and source.end_offset - 1 - self.base_offset <= RELATIVE_OFFSET_MAX
+        )
+
+    def add(self, source: SegmentFacts) -> None:
+        self.sources += 1
+        self.source_bytes += source.size

@@ -256,6 +256,13 @@ class Log:
         self._set_segments(sorted([*kept, *new], key=lambda segment: segment.base_offset))
         self._tail = tail
 
+    def note_renaming(self) -> None:
+        """Compaction is about to put a segment in the place of others, which need not have been forced to the disk.
+
+        Until the names are there, too, the recovery point must not move: a power cut would bring the others back.
+        """
+        self._are_names_synced = False
+
     # --- read
 
     def read(self, offset: int, max_bytes: int, limit_offset: int, at_least_one: bool = True) -> Slices:

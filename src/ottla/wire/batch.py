@@ -6,7 +6,7 @@ The broker's hot path reads headers only (`batch_header`); records are opened by
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import islice, pairwise
+from itertools import pairwise
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -32,6 +32,7 @@ from ottla.wire.batch_header import (
 from ottla.wire.compression import Codec, compress, decompress
 from ottla.wire.malformed import Malformed
 from ottla.wire.records import Headers, RawRecord, Record, encode_records, split_records
+from ottla.wire.scan import scan_records
 
 __all__ = [
     "HEADER_BYTES",
@@ -169,8 +170,14 @@ def keyless_records(
     batch: Bytes, header: BatchHeader, max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX
 ) -> list[int]:
     """Indexes of the first records without a key, which a compacted topic refuses; Malformed if it cannot be read."""
-    raws = split_batch(batch, header, max_decompressed_bytes)
-    return list(islice((index for index, raw in enumerate(raws) if raw[2] is None), KEYLESS_RECORDS_NAMED_MAX))
+    data = batch_payload(batch, header, max_decompressed_bytes)
+    found: list[int] = []
+    first = 0
+    for part in scan_records(data, header.record_count, header.last_offset_delta):
+        if None in part.keys and len(found) < KEYLESS_RECORDS_NAMED_MAX:
+            found += [first + number for number, key in enumerate(part.keys) if key is None]
+        first += len(part.keys)
+    return found[:KEYLESS_RECORDS_NAMED_MAX]
 
 
 def recompress(

@@ -61,19 +61,19 @@ def _split_record(data: bytes, start: int) -> RawRecord:
     """The record at `start`; IndexError when the data end first."""
     length, at = data[start], start + 1
     if length > 127:
-        length, at = _wide_varint(data, start)
+        length, at = wide_varint(data, start)
     end = at + (length >> 1)  # zigzag: positive numbers are even
     if length & 1 or end > len(data):
         raise Malformed(f"a record length of {_unzigzag(length)} where {len(data) - at} bytes are left")
     timestamp_delta, at = data[at + 1], at + 2  # the byte before it: attributes, unused
     if timestamp_delta > 127:
-        timestamp_delta, at = _wide_varint(data, at - 1)
+        timestamp_delta, at = wide_varint(data, at - 1)
     offset_delta, at = data[at], at + 1
     if offset_delta > 127:
-        offset_delta, at = _wide_varint(data, at - 1)
+        offset_delta, at = wide_varint(data, at - 1)
     size, at = data[at], at + 1
     if size > 127:
-        size, at = _wide_varint(data, at - 1)
+        size, at = wide_varint(data, at - 1)
     if size & 1:
         key = None
         _check_null(size)
@@ -82,7 +82,7 @@ def _split_record(data: bytes, start: int) -> RawRecord:
         at += size >> 1
     size, at = data[at], at + 1
     if size > 127:
-        size, at = _wide_varint(data, at - 1)
+        size, at = wide_varint(data, at - 1)
     if size & 1:
         value = None
         _check_null(size)
@@ -92,7 +92,7 @@ def _split_record(data: bytes, start: int) -> RawRecord:
     header_count, at = data[at], at + 1
     headers: Headers = ()
     if header_count:
-        headers, at = _split_headers(data, at - 1, end)
+        headers, at = split_headers(data, at - 1, end)
     if at != end:
         raise Malformed(f"a record of {length >> 1} bytes whose fields take {at - end:+d} to that")
     timestamp_delta = (timestamp_delta >> 1) ^ -(timestamp_delta & 1)
@@ -100,7 +100,7 @@ def _split_record(data: bytes, start: int) -> RawRecord:
     return timestamp_delta, offset_delta, key, value, headers, start, end
 
 
-def _split_headers(data: bytes, at: int, end: int) -> tuple[Headers, int]:
+def split_headers(data: bytes, at: int, end: int) -> tuple[Headers, int]:
     count, at = _varint(data, at)
     if not 0 <= count <= (end - at) // _HEADER_BYTES_MIN:
         raise Malformed(f"a count of {count} headers in {end - at} bytes")
@@ -137,11 +137,11 @@ def _unzigzag(raw: int) -> int:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    raw, at = _wide_varint(data, at)
+    raw, at = wide_varint(data, at)
     return (raw >> 1) ^ -(raw & 1), at
 
 
-def _wide_varint(data: bytes, at: int) -> tuple[int, int]:
+def wide_varint(data: bytes, at: int) -> tuple[int, int]:
     """The unsigned number at `at`, before zigzag, and the position behind it."""
     low = data[at]
     if low <= 127:
@@ -189,8 +189,8 @@ def encode_record(record: Record, offset_delta: int, timestamp_delta: int) -> by
 
 def rebase_timestamp(record: bytes, timestamp_delta: int) -> bytes:
     """A whole record with another timestamp delta, all else copied."""
-    _, at = _wide_varint(record, 0)
-    _, rest_at = _wide_varint(record, at + 1)
+    _, at = wide_varint(record, 0)
+    _, rest_at = wide_varint(record, at + 1)
     body = record[at : at + 1] + encode_varint(timestamp_delta) + record[rest_at:]
     return encode_varint(len(body)) + body
 

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from bench.race import asking, living, moving
+from bench.race import asking, compacting, living, moving
 from bench.race.arena import Arena, Row, Workload
 from bench.race.chart import draw
 from bench.race.contestants import prepare_peer
@@ -43,12 +43,14 @@ def test_ottla_runs_its_half_of_the_race(tmp_path: Path) -> None:
         Workload("start", "", living.start, ""),
         Workload("produce", "", produce_natively, ""),
         Workload("1,000 connections", "", asking.many_connections, ""),
+        Workload("compaction", "", compacting.compaction, ""),
     )
     found = {(workload, measure): runs["ottla"][0] for (workload, _, measure), runs in result.figures.items()}
     assert 0 < found["start", "first ack s"] < 60
     assert found["produce", "MB/s"] > 0
     assert found["produce", "peak memory MB"] > 10
     assert found["1,000 connections", "requests/s"] > 0
+    assert found["compaction", "MB/s"] > 0
     assert "| start |" not in markdown(result) and "first ack s" in markdown(result)
 
 

@@ -48,6 +48,12 @@ def append(log: Log, pairs: Pairs, codec: int = 0, producer: ProducerStamp = NO_
     log.append(batch, header_of(batch), 0, NOW)
 
 
+def filled(log: Log, rounds: int = 30, keys: int = 5) -> None:
+    """Batches of three records, keys in turn."""
+    for i in range(rounds):
+        append(log, [(b"key%d" % ((3 * i + j) % keys), b"value %d" % (3 * i + j)) for j in range(3)])
+
+
 def append_marker(log: Log, producer_id: int, committed: bool, epoch: int = 0) -> None:
     batch = bytearray(encode_end_txn_marker(EndTxnMarker(producer_id, epoch, committed, 1), timestamp_ms=NOW))
     log.append(batch, header_of(batch), 0, NOW)

@@ -4,15 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import pytest
 
-from ottla.storage.compaction_filter import (
-    ENTRY_BYTES,
-    SHORT_KEY_BYTES,
-    BatchFilter,
-    LastRecord,
-    OffsetMap,
-    TransactionTrail,
-    slot_of,
-)
+from ottla.storage.compaction_filter import BatchFilter, LastRecord, TransactionTrail
+from ottla.storage.compaction_map import ENTRY_BYTES, SHORT_KEY_BYTES, OffsetMap, slot_of
 from ottla.storage.txn_index import AbortedTransaction
 from ottla.wire.batch import (
     NO_STAMP,
@@ -137,11 +130,11 @@ def test_records_behind_the_map_stay_whatever_they_are() -> None:
 
 def test_records_without_a_key_go_and_are_counted() -> None:
     batch = batch_at(0, [(None, "x"), ("a", "1"), (None, "y")])
-    batch_filter = filter_with(map_of(batch))
-    kept = rewritten(batch_filter, batch)
+    offsets = map_of(batch)
+    kept = rewritten(filter_with(offsets), batch)
     assert kept is not None
     assert values(kept) == [(1, b"1")]
-    assert batch_filter.stats.keyless_records == 2
+    assert offsets.keyless_records == 2
 
 
 # --- tombstones

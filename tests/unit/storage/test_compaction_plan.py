@@ -1,5 +1,6 @@
 """Which log is compacted, how far, and which segments become one."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -7,10 +8,10 @@ import pytest
 from ottla.base.topic_settings import LogConfig
 from ottla.storage.compaction_plan import (
     CleaningPlan,
+    Group,
     LogFacts,
     SegmentFacts,
     first_dirty_offset,
-    group_segments,
     is_due,
     most_due,
     plan_cleaning,
@@ -112,30 +113,53 @@ def test_of_several_logs_the_dirtiest_that_is_due_comes_first() -> None:
     assert most_due({}) is None
 
 
-def bases(groups: list[list[SegmentFacts]]) -> list[list[int]]:
-    return [[segment.base_offset for segment in group] for group in groups]
+def groups(segments: Sequence[SegmentFacts], kept: float, segment_bytes: int, index_bytes: int = 10**6) -> list[int]:
+    """How many segments become one, group by group, if of each this part is kept."""
+    counts, left = [], list(segments)
+    while left:
+        group, draft = Group(left[0].base_offset), SegmentFacts(left[0].base_offset, left[0].base_offset, 0)
+        while left and group.admits(draft, left[0], segment_bytes, index_bytes):
+            source = left.pop(0)
+            group.add(source)
+            draft = replace(
+                draft,
+                size=draft.size + int(kept * source.size),
+                index_bytes=draft.index_bytes + int(kept * source.index_bytes),
+                time_index_bytes=draft.time_index_bytes + int(kept * source.time_index_bytes),
+            )
+        counts.append(group.sources)
+    return counts
 
 
 @pytest.mark.parametrize(
-    ("segment_bytes", "index_bytes", "expected"),
+    ("kept", "segment_bytes", "index_bytes", "expected"),
     [
-        (10_000, 10_000, [[0, 100, 200, 300, 400]]),
-        (3000, 10_000, [[0, 100, 200], [300, 400]]),
-        (2999, 10_000, [[0, 100], [200, 300], [400]]),
-        (1, 10_000, [[0], [100], [200], [300], [400]]),
-        (10_000, 240, [[0, 100], [200, 300], [400]]),
+        (1, 10_000, 10_000, [5]),
+        (1, 3000, 10_000, [3, 2]),
+        (1, 2999, 10_000, [2, 2, 1]),
+        (1, 1, 10_000, [1, 1, 1, 1, 1]),
+        (1, 10_000, 240, [2, 2, 1]),
+        (0.5, 2000, 10_000, [3, 2]),
+        (0, 1000, 10_000, [5]),
     ],
 )
-def test_neighbours_are_joined_up_to_the_size_of_a_segment_and_its_indexes(
-    segment_bytes: int, index_bytes: int, expected: list[list[int]]
+def test_neighbours_are_joined_as_long_as_what_is_left_of_them_fits_a_segment_and_its_indexes(
+    kept: float, segment_bytes: int, index_bytes: int, expected: list[int]
 ) -> None:
-    assert bases(group_segments(HUNDREDS, segment_bytes, index_bytes)) == expected
+    assert groups(HUNDREDS, kept, segment_bytes, index_bytes) == expected
 
 
 def test_a_group_spans_no_more_offsets_than_an_index_can_hold() -> None:
     far = [SegmentFacts(0, 10, 10), SegmentFacts(10, 2**31, 10), SegmentFacts(2**31, 2**31 + 5, 10)]
-    assert bases(group_segments(far, 10_000)) == [[0, 10], [2**31]]
-    assert group_segments([], 10_000) == []
+    assert groups(far, 1, 10_000) == [2, 1]
+
+
+def test_a_group_is_bounded_in_what_is_read_for_it_though_nothing_is_kept() -> None:
+    many = [SegmentFacts(base, base + 1, 10) for base in range(40)]
+    assert groups(many, 0, 10_000) == [16, 16, 8]
+    large = [SegmentFacts(base, base + 1, 2**31) for base in range(5)]
+    assert groups(large, 0, 2**31) == [2, 2, 1]
+    assert groups(large, 0, 2**33) == [4, 1]
 
 
 def test_the_dirty_ratio_of_nothing_is_zero() -> None:
