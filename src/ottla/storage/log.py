@@ -486,10 +486,11 @@ class Log:
         """A clean close leaves nothing to recover, once the log directory is marked as cleanly stopped."""
         if clean and (self._is_changed or self.end_offset != self._opened_end):
             active = self._active
-            active.finish()
+            was_cut = active.finish()
             self._store_epochs()
-            self.flush()
-            active.sync()
+            if was_cut or self.end_offset > self.recovery_point:
+                self._force(is_whole=True)
+            active.sync_indexes()
             if self.end_offset > self._bases[0] or len(self.producers):
                 self.snapshots.take(self.end_offset, self.producers.snapshot(), sync=True)
         for segment in self.segments:

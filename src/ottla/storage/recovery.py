@@ -75,9 +75,11 @@ def open_log(place: LogPlace, config: LogConfig, start: LogStart, now_ms: int, f
         epochs=EpochCache(),
     )
     stored_epochs = _load_epochs(opening, entries)
-    if not opening.segments:
+    if not opening.segments:  # nothing to mistrust
         opening.segments.append(Segment.create(files, place.path, start.log_start_offset, now_ms))
-    first_suspect = _first_suspect(opening)
+        first_suspect = 1
+    else:
+        first_suspect = _first_suspect(opening)
     if first_suspect < len(opening.segments):
         _recover(opening, first_suspect)
     else:
@@ -330,7 +332,7 @@ def _settle(opening: Opening, stored_epochs: list[EpochEntry] | None) -> None:
         _rebuild_epochs(opening)
     opening.epochs.truncate_from(opening.end_offset)  # type: ignore[arg-type]
     opening.epochs.truncate_to_start(opening.start_offset)  # type: ignore[arg-type]
-    opening.are_epochs_stored = opening.epochs.entries == stored_epochs
+    opening.are_epochs_stored = list(opening.epochs.entries) == (stored_epochs or [])
     opening.snapshots.remove_strays(segment.base_offset for segment in opening.segments)
     opening.snapshots.remove_above(opening.end_offset)
     if opening.has_recovered:

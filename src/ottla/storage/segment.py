@@ -326,20 +326,25 @@ class Segment:
         self.load_tail()
         return True
 
-    def finish(self) -> None:
-        """Write out all that waits in memory: the segment is rolled or closed."""
+    def finish(self) -> bool:
+        """Write out all that waits in memory: the segment is rolled or closed. Says whether its log was cut to size."""
         self._note_time(self._max or self._load_max())
         self.offsets.seal()
         self.times.seal()
         if self.has_aborted:
             self.txn_index.write_out()
         handle = self.file.handle()
-        if handle.size() != self.size:
-            handle.truncate(self.size)
+        if handle.size() == self.size:
+            return False
+        handle.truncate(self.size)
+        return True
 
     def sync(self) -> None:
         """Bring all files to the disk; the segment is not being appended to."""
         self.file.handle().fsync()
+        self.sync_indexes()
+
+    def sync_indexes(self) -> None:
         self.offsets.file.handle().fsync()
         self.times.file.handle().fsync()
         if self.has_aborted:

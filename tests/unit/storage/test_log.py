@@ -1,3 +1,4 @@
+import errno
 import gc
 import os
 from pathlib import Path
@@ -201,6 +202,28 @@ def test_a_file_in_use_stays_open_while_others_come_and_go(tmp_path: Path) -> No
         file.handle()
         assert lazy[0].handle() is handle
     assert sum(file.is_open for file in lazy) <= 4
+
+
+def test_where_descriptors_run_out_fewer_files_are_held_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = Files(open_max=100)
+    lazy = [files.lazy(str(tmp_path / str(number))) for number in range(40)]
+    for file in lazy:
+        files.create(file.path)
+    really_open = os.open
+
+    def open_if_there_is_one_left(path: str, flags: int, mode: int = 0o777) -> int:
+        if sum(file.is_open for file in lazy) >= 10:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return really_open(path, flags, mode)
+
+    monkeypatch.setattr(os, "open", open_if_there_is_one_left)
+    for file in lazy:
+        file.handle()
+    assert lazy[-1].is_open
+    assert files.read(lazy[0].path) == b""
+    for file in lazy:
+        file.close()
+    assert len([file.handle() for file in lazy[:10]]) == 10
 
 
 def test_index_entries_do_not_pile_up_in_memory(tmp_path: Path) -> None:
