@@ -16,7 +16,8 @@ from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRe
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 
 _SIZE = Struct(">i")
-_PATIENCE_SECONDS = 300.0
+_PATIENCE_SECONDS = 600.0
+_PAUSE_SECONDS_PER_PARTITION = 50e-6
 _LATEST, _LIST_OFFSETS_VERSION, _CREATE_VERSION = -1, 5, 4
 _READ_BYTES = 64 * 1024
 _TOPICS_PER_REQUEST = 10
@@ -93,7 +94,8 @@ def produce_everywhere(client: RawClient, topics: Mapping[str, int], pause_secon
         if left and time.monotonic() > deadline:
             raise NotReady(f"{len(left)} partitions do not take records: {codes}")
         if left:
-            time.sleep(pause_seconds)
+            # Who asks for thousands of partitions without a pause takes the processor from what brings them about.
+            time.sleep(max(pause_seconds, len(left) * _PAUSE_SECONDS_PER_PARTITION))
 
 
 def _by_topic(places: set[tuple[str, int]]) -> dict[str, list[int]]:

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import structlog
 
 from ottla.base.broker_settings import BrokerConfig
+from ottla.runtime.courtesy import Courtesy
 from ottla.runtime.disk import Disk
 from ottla.runtime.partition import Partition
 from ottla.runtime.replicas import Replicas
@@ -101,7 +102,12 @@ class Cleaner:
     async def _round(self, partition: Partition, plan: CleaningPlan) -> None:
         loop = asyncio.get_running_loop()
         cleaning = Cleaning(
-            partition.log, plan, self._now_ms(), progress=self._check_stopping, map_bytes=self._map_bytes
+            partition.log,
+            plan,
+            self._now_ms(),
+            progress=self._check_stopping,
+            pause=Courtesy(),
+            map_bytes=self._map_bytes,
         )
         await loop.run_in_executor(self._pool, cleaning.read_keys)
         while (rewritten := await loop.run_in_executor(self._pool, cleaning.rewrite_next)) is not None:

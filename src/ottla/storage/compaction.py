@@ -7,17 +7,16 @@ and only `swap` changes the log, by a few renames and one new list of segments. 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from ottla.base.topic_settings import MAX_LONG
 from ottla.core.producers import Producer
 from ottla.storage.compaction_files import DraftWriter, Uncleanable, read_batches, swap_in
 from ottla.storage.compaction_filter import BatchFilter, CleaningStats, LastRecord, TransactionTrail
-from ottla.storage.compaction_map import OffsetMap
+from ottla.storage.compaction_map import OffsetMap, go_on
 from ottla.storage.compaction_plan import CleaningPlan, Group, LogFacts, SegmentFacts, plan_cleaning
 from ottla.storage.index import OFFSET_ENTRY, TIME_ENTRY
 from ottla.storage.log import Log
@@ -27,11 +26,6 @@ from ottla.wire.batch_header import BatchHeader, read_header
 
 MAP_BYTES = 128 * 1024 * 1024 * 9 // 10
 """Of memory for the keys of a round; what does not fit is left to the next one."""
-
-
-WORK_SECONDS_MAX = 0.0003
-REST_SECONDS = 0.00005
-"""A worker that never rests takes the interpreter from the event loop at each of its system calls."""
 
 
 class CleaningOvertaken(Exception):
@@ -62,10 +56,6 @@ def last_records(producers: Iterable[Producer]) -> dict[int, LastRecord]:
         producer.producer_id: LastRecord(producer.last_offset if producer.batches else None, producer.epoch)
         for producer in producers
     }
-
-
-def _no_progress() -> None:
-    """Nobody wants to know."""
 
 
 def facts_of(segment: Segment, size: int, end_offset: int) -> SegmentFacts:
@@ -102,7 +92,8 @@ class Rewritten:
 class Cleaning:
     """A round that has begun; the head of this file says which thread calls what.
 
-    `progress` is called by the worker for every batch: it may wait, to be gentle, and what it raises ends the round.
+    `progress` is called by the worker for every batch, and what it raises ends the round; `pause` more often, in the
+    midst of large batches too: it may wait, so that others get a turn.
     """
 
     def __init__(
@@ -111,14 +102,15 @@ class Cleaning:
         plan: CleaningPlan,
         now_ms: int,
         *,
-        progress: Callable[[], None] = _no_progress,
+        progress: Callable[[], None] = go_on,
+        pause: Callable[[], None] = go_on,
         map_bytes: int = MAP_BYTES,
     ) -> None:
         """Takes down all that appends may change later."""
         self._log = log
         self._config = log.config
         self._progress = progress
-        self._resumed = 0.0
+        self._pause = pause
         self._first_dirty_offset = plan.first_dirty_offset
         segments = log.segments
         self._sources = [
@@ -129,6 +121,8 @@ class Cleaning:
         active = segments[-1]
         self._aborted = list(active.txn_index) if active.has_aborted else []
         self._with_aborted = [segment for segment in segments[:-1] if segment.has_aborted]
+        self._records: dict[int, int] = {}
+        """How many there are in segments whose keys have all been read, by base offset."""
         self._offsets = OffsetMap(map_bytes, plan.first_dirty_offset)
         self.stats = CleaningStats()
         self._filter = BatchFilter(
@@ -139,7 +133,7 @@ class Cleaning:
             now_ms=now_ms,
             delete_retention_ms=self._config.delete_retention_ms,
             stats=self.stats,
-            pause=self._rest,
+            pause=pause,
         )
 
     @property
@@ -177,14 +171,7 @@ class Cleaning:
 
     def _on_batch(self) -> None:
         self._progress()
-        self._rest()
-
-    def _rest(self) -> None:
-        """Every few hundred records: let the loop have the interpreter, which would have to wait for it otherwise."""
-        now = time.monotonic()
-        if now - self._resumed > WORK_SECONDS_MAX:
-            time.sleep(REST_SECONDS)
-            self._resumed = time.monotonic()
+        self._pause()
 
     def _take_keys(self, source: Source, trail: TransactionTrail) -> bool:
         """False when the map is full."""
@@ -193,11 +180,15 @@ class Cleaning:
             is_dirty = header.last_offset >= self._first_dirty_offset
             return is_dirty and not header.is_control and not trail.is_aborted(header)
 
+        records = 0
         for header, batch in read_batches(source.segment, source.size, self._on_batch, has_keys):
-            if has_keys(header) and not self._offsets.add(batch, header, self._rest):
+            if has_keys(header) and not self._offsets.add(batch, header, self._pause):
                 return False
             self._offsets.skip_to(header.next_offset)
+            records += header.record_count
         self._offsets.skip_to(source.end_offset)
+        if source.segment.base_offset >= self._first_dirty_offset:
+            self._records[source.segment.base_offset] = records
         return True
 
     def rewrite_next(self) -> Rewritten | None:
@@ -225,11 +216,19 @@ class Cleaning:
         for source in self._sources:
             writer.write_out()
             kept = facts_of(writer.draft, writer.draft.size, source.segment.base_offset)
-            if not group.admits(kept, source.facts, config.segment_bytes, config.segment_index_bytes):
+            facts = replace(source.facts, kept_bytes=self._kept_bytes(source))
+            if not group.admits(kept, facts, config.segment_bytes, config.segment_index_bytes):
                 break
             has_changed |= self._rewrite(source, writer)
-            group.add(source.facts)
+            group.add(facts)
         return tuple(self._sources[: group.sources]), has_changed or group.sources > 1
+
+    def _kept_bytes(self, source: Source) -> int | None:
+        """By the number of records that stay, as if all were of one size; None if not all of it is in the map."""
+        records = self._records.get(source.segment.base_offset)
+        if not records:
+            return None
+        return source.size * self._offsets.count_staying(source.segment.base_offset, source.end_offset) // records
 
     def _rewrite(self, source: Source, writer: DraftWriter) -> bool:
         """Whether anything of this segment has gone or changed."""

@@ -15,6 +15,8 @@ from ottla.wire.batch_header import HEADER_BYTES, BatchHeader, Bytes, crc_ok, re
 from ottla.wire.malformed import Malformed
 
 READ_BYTES = 1024 * 1024
+LARGE_BYTES = 64 * 1024
+"""A batch from this size on is read by itself, and its bytes are taken as they come."""
 HEADERS_BYTES = 4096
 """Read behind a batch that was stepped over: its neighbour's header may be all that is needed."""
 WRITE_BYTES = 1024 * 1024
@@ -33,8 +35,8 @@ def read_batches(
     size: int,
     progress: Callable[[], None],
     needs_content: Callable[[BatchHeader], bool] = _always,
-) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """Every batch in the first `size` bytes, its checksum verified. A batch is good until the next one is asked for.
+) -> Iterator[tuple[BatchHeader, bytes]]:
+    """Every batch in the first `size` bytes, its checksum verified; something may follow it in the bytes given.
 
     One whose content nobody needs comes as its header alone, and what would be read for nothing else is not read.
     """
@@ -44,18 +46,19 @@ def read_batches(
         window = segment.file.handle().pread(asked, position)
         if len(window) < max(asked, HEADER_BYTES):
             raise Uncleanable(f"{segment.path(LOG)} ends within the batch at {position}")
-        view, at, want = memoryview(window), 0, READ_BYTES
+        at, want = 0, READ_BYTES
         while len(window) - at >= HEADER_BYTES:
             header = _header_at(segment, window, at, position, size)
             if not needs_content(header):
                 progress()
-                yield header, view[at : at + HEADER_BYTES]
+                yield header, window[at : at + HEADER_BYTES]
             elif header.size > len(window) - at:
-                want = max(header.size, READ_BYTES)
+                # With the header behind it, so that the next one can be read in the same way.
+                want = READ_BYTES if header.size < LARGE_BYTES else header.size + HEADER_BYTES
                 break
             elif crc_ok(window, at, header):
                 progress()
-                yield header, view[at : at + header.size]
+                yield header, window if not at and header.size >= LARGE_BYTES else window[at : at + header.size]
             else:
                 raise Uncleanable(f"{segment.path(LOG)} at {position + at}: the checksum of the batch does not fit")
             at += header.size
@@ -94,9 +97,9 @@ class DraftWriter:
         self._waiting_bytes = 0
 
     def add(self, batch: Bytes, header: BatchHeader) -> None:
-        self._parts.append(batch)
+        self._parts.append(batch if len(batch) == header.size else memoryview(batch)[: header.size])
         self._headers.append(header)
-        self._waiting_bytes += len(batch)
+        self._waiting_bytes += header.size
         if self._waiting_bytes >= WRITE_BYTES:
             self.write_out()
 

@@ -8,29 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
-from ottla.storage.compaction_map import OffsetMap, go_on, slots_of
+from ottla.storage.compaction_map import OffsetMap, go_on, pausing, slots_of
 from ottla.storage.txn_index import AbortedTransaction
-from ottla.wire.batch import BatchHeader, Malformed, batch_payload
+from ottla.wire.batch import BatchHeader, Malformed, content_of
 from ottla.wire.batch_header import CODEC_MASK, DELETE_HORIZON, NO_TIMESTAMP, Bytes, seal_batch
 from ottla.wire.compression import compress
 from ottla.wire.control import ControlType, decode_control_records
 from ottla.wire.records import rebase_timestamp
-from ottla.wire.scan import Part, scan_records, timestamp_delta
-
-Place: TypeAlias = tuple[int, int]
-"""Where a record begins and ends in its batch's content."""
+from ottla.wire.scan import Content, record_bounds, scan_records, timestamp_delta
 
 _TIMESTAMP_MAX = 2**63 - 1
-
-
-def _places(part: Part, numbers: Iterable[int] | None = None) -> list[Place]:
-    """Of these records, or of all."""
-    bounds = [*part.starts, part.end]
-    return [
-        (bounds[number], bounds[number + 1]) for number in (range(len(part.starts)) if numbers is None else numbers)
-    ]
 
 
 class LastRecord(NamedTuple):
@@ -136,7 +125,8 @@ class BatchFilter:
         kept = self._rewrite(batch, header)
         self.stats.bytes_read += header.size
         self.stats.records_read += header.record_count
-        self.stats.bytes_written += len(kept) if kept is not None else 0
+        if kept is not None:
+            self.stats.bytes_written += header.size if kept is batch else len(kept)
         return kept
 
     def _rewrite(self, batch: Bytes, header: BatchHeader) -> Bytes | None:
@@ -161,9 +151,10 @@ class BatchFilter:
             return self._emptied(batch, header)
         self.stats.records_kept += header.record_count
         if is_spent and horizon_ms is None:
-            data = batch_payload(batch, header)
-            parts = scan_records(data, header.record_count, header.last_offset_delta)
-            return self._rebuilt(header, data, [place for part in parts for place in _places(part)], True)
+            content = content_of(batch, header)
+            for _ in scan_records(content, header.record_count, header.last_offset_delta):
+                pass  # raises if it is no sound one
+            return self._rebuilt(header, content, range(header.record_count), needs_horizon=True)
         return batch
 
     def _rewrite_data(self, batch: Bytes, header: BatchHeader) -> Bytes | None:
@@ -176,59 +167,64 @@ class BatchFilter:
             if len(staying) == header.record_count and not has_tombstones:
                 self.stats.records_kept += header.record_count
                 return batch
-        data = batch_payload(batch, header)
-        parts = scan_records(data, header.record_count, header.last_offset_delta)
+        content = content_of(batch, header)
         if is_mapped and not has_tombstones:
-            kept, has_tombstones = self._picked(parts, header, staying), False
+            kept = self._picked(content, header, staying)
         else:
-            kept, has_tombstones = self._latest(parts, header)
+            kept, has_tombstones = self._latest(content, header)
         if not kept:
             return self._emptied(batch, header)
         self.stats.records_kept += len(kept)
         needs_horizon = has_tombstones and not header.has_delete_horizon
         if len(kept) == header.record_count and not needs_horizon:
             return batch
-        return self._rebuilt(header, data, kept, needs_horizon)
+        return self._rebuilt(header, content, kept, needs_horizon)
 
-    def _picked(self, parts: Iterable[Part], header: BatchHeader, offsets: Iterable[int]) -> list[Place]:
-        """The records with these offsets."""
-        base, wanted = header.base_offset, set(offsets)
-        kept: list[Place] = []
-        for part in parts:
-            numbers = [number for number, delta in enumerate(part.deltas) if base + delta in wanted]
-            kept += _places(part, numbers)
-            self.pause()
-        return kept
+    def _picked(self, content: Content, header: BatchHeader, offsets: Sequence[int]) -> list[int]:
+        """The records with these offsets, by their number in the batch."""
+        base = header.base_offset
+        if header.record_count == header.last_offset_delta + 1:  # none is missing
+            return [offset - base for offset in offsets]
+        wanted = set(offsets)
+        deltas = (
+            delta
+            for part in pausing(scan_records(content, header.record_count, header.last_offset_delta), self.pause)
+            for delta in part.deltas
+        )
+        return [number for number, delta in enumerate(deltas) if base + delta in wanted]
 
-    def _latest(self, parts: Iterable[Part], header: BatchHeader) -> tuple[list[Place], bool]:
+    def _latest(self, content: Content, header: BatchHeader) -> tuple[list[int], bool]:
         """The last record of each key, a tombstone only until its horizon; and whether there is a tombstone left."""
         find, base = self.offsets.latest.get, header.base_offset
         horizon_ms = header.delete_horizon_ms
         drops_tombstones = horizon_ms is not None and horizon_ms <= self.now_ms
-        kept: list[Place] = []
+        kept: list[int] = []
         has_tombstones = False
-        for part in parts:
+        first = 0
+        for part in scan_records(content, header.record_count, header.last_offset_delta):
             numbers = [
                 number
-                for number, (slot, delta) in enumerate(zip(slots_of(part.keys), part.deltas, strict=True))
+                for number, (slot, delta) in enumerate(zip(slots_of(part.keys), part.deltas, strict=True), first)
                 if slot is not None and find(slot, -1) <= base + delta
             ]
             if part.nulls:
-                tombstones = set(part.nulls).intersection(numbers)
+                tombstones = {first + number for number in part.nulls}.intersection(numbers)
                 if drops_tombstones:
                     numbers = [number for number in numbers if number not in tombstones]
                 elif tombstones:
                     has_tombstones = True
-            kept += _places(part, numbers)
+            kept += numbers
+            first += len(part.keys)
             self.pause()
         return kept, has_tombstones
 
-    def _rebuilt(self, header: BatchHeader, data: bytes, kept: Sequence[Place], needs_horizon: bool) -> bytes:
+    def _rebuilt(self, header: BatchHeader, content: Content, kept: Sequence[int], needs_horizon: bool) -> bytes:
         """The batch with these of its records; with a new horizon, their times are counted from that."""
+        data, bounds = content.data, record_bounds(content, kept[-1] + 1)
         base_ms = self.now_ms + self.delete_retention_ms if needs_horizon else header.base_timestamp
         shift_ms = header.base_timestamp - base_ms
-        deltas = [timestamp_delta(data, start) for start, _ in kept]
-        records = [data[start:end] for start, end in kept]
+        deltas = [timestamp_delta(data, bounds[number]) for number in kept]
+        records = [data[bounds[number] : bounds[number + 1]] for number in kept]
         if needs_horizon:
             records = [rebase_timestamp(raw, delta + shift_ms) for raw, delta in zip(records, deltas, strict=True)]
         latest_ms = header.base_timestamp + max(deltas)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
 from typing import TypeAlias
 
-from ottla.wire.batch import BatchHeader, Malformed, batch_payload
+from ottla.wire.batch import BatchHeader, Malformed, content_of
 from ottla.wire.batch_header import Bytes
 from ottla.wire.scan import Part, scan_records
 
@@ -62,12 +62,12 @@ class OffsetMap:
         if held and held + header.record_count > self._entries_max:
             return False
         try:
-            data = batch_payload(batch, header)
-            parts = list(_pausing(scan_records(data, header.record_count, header.last_offset_delta), pause))
+            content = content_of(batch, header)
+            parts = list(pausing(scan_records(content, header.record_count, header.last_offset_delta), pause))
         except Malformed:
             self.unreadable.add(header.base_offset)
         else:
-            for part in _pausing(parts, pause):
+            for part in pausing(parts, pause):
                 self._add_part(part, header)
         self.end_offset = max(self.end_offset, header.next_offset)
         self._staying = None
@@ -76,8 +76,11 @@ class OffsetMap:
     def _add_part(self, part: Part, header: BatchHeader) -> None:
         base, latest = header.base_offset, self.latest
         slots = slots_of(part.keys)
-        offsets = [base + delta for delta in part.deltas]
-        if offsets[0] < self.start_offset:
+        first, last = base + part.deltas[0], base + part.deltas[-1]
+        offsets: Sequence[int] = range(first, last + 1)
+        if len(offsets) != len(slots):  # deltas rise: with none missing there are as many as numbers in between
+            offsets = [base + delta for delta in part.deltas]
+        if first < self.start_offset:
             begin = bisect_left(offsets, self.start_offset)
             slots, offsets = slots[begin:], offsets[begin:]
         latest.update(zip(slots, offsets, strict=True))  # type: ignore[arg-type]
@@ -96,13 +99,25 @@ class OffsetMap:
 
     def staying(self, header: BatchHeader) -> array[int]:
         """The offsets of the records of a covered batch that are the last ones of their keys."""
-        every = self._staying
-        if every is None:
-            every = self._staying = array("q", sorted(self.latest.values()))
-        return every[bisect_left(every, header.base_offset) : bisect_left(every, header.next_offset)]
+        begin, end = self._staying_between(header.base_offset, header.next_offset)
+        return self._every_staying()[begin:end]
+
+    def count_staying(self, base_offset: int, end_offset: int) -> int:
+        begin, end = self._staying_between(base_offset, end_offset)
+        return end - begin
+
+    def _staying_between(self, base_offset: int, end_offset: int) -> tuple[int, int]:
+        every = self._every_staying()
+        begin = bisect_left(every, base_offset)
+        return begin, bisect_left(every, end_offset, begin)
+
+    def _every_staying(self) -> array[int]:
+        if self._staying is None:
+            self._staying = array("q", sorted(self.latest.values()))
+        return self._staying
 
 
-def _pausing(parts: Iterable[Part], pause: Callable[[], None]) -> Iterator[Part]:
+def pausing(parts: Iterable[Part], pause: Callable[[], None]) -> Iterator[Part]:
     for part in parts:
         yield part
         pause()

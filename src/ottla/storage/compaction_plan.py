@@ -15,6 +15,7 @@ from ottla.base.topic_settings import LogConfig
 Name = TypeVar("Name", bound=Hashable)
 
 RELATIVE_OFFSET_MAX = 2**31 - 1
+POSITION_MAX = 2**31 - 1
 GROUP_SOURCES_MAX = 16
 GROUP_BYTES_MAX = 4 * 1024 * 1024 * 1024
 
@@ -30,6 +31,8 @@ class SegmentFacts:
     time_index_bytes: int = 0
     first_timestamp: int = -1
     largest_timestamp: int = -1
+    kept_bytes: int | None = None
+    """About how much of it a round will keep; None if that may be all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,17 +112,19 @@ class Group:
     source_bytes: int = 0
 
     def admits(self, draft: SegmentFacts, source: SegmentFacts, segment_bytes: int, index_bytes: int) -> bool:
-        """Whether `source` fits as well, even if it keeps all that it has; `draft` is what the group has kept so far.
+        """Whether what `source` will keep fits as well, as far as that is known; `draft` is what the group has so far.
 
         A group is bounded in what is read for it, too: its swap is a few renames per source on the event loop, and a
         round that is given up loses the group that it was at.
         """
         if not self.sources:
             return True
+        kept_bytes = source.size if source.kept_bytes is None else source.kept_bytes
         return (
             self.sources < GROUP_SOURCES_MAX
             and self.source_bytes + source.size <= max(GROUP_BYTES_MAX, segment_bytes)
-            and draft.size + source.size <= segment_bytes
+            and draft.size + kept_bytes <= segment_bytes
+            and draft.size + source.size <= POSITION_MAX
             and draft.index_bytes + source.index_bytes <= index_bytes
             and draft.time_index_bytes + source.time_index_bytes <= index_bytes
             and source.end_offset - 1 - self.base_offset <= RELATIVE_OFFSET_MAX

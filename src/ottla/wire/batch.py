@@ -32,7 +32,7 @@ from ottla.wire.batch_header import (
 from ottla.wire.compression import Codec, compress, decompress
 from ottla.wire.malformed import Malformed
 from ottla.wire.records import Headers, RawRecord, Record, encode_records, split_records
-from ottla.wire.scan import scan_records
+from ottla.wire.scan import Content, scan_records
 
 __all__ = [
     "HEADER_BYTES",
@@ -143,6 +143,15 @@ def batch_payload(batch: Bytes, header: BatchHeader, max_bytes: int = DECOMPRESS
     return decompress(header.codec, content, max_bytes)
 
 
+def content_of(batch: Bytes, header: BatchHeader, max_bytes: int = DECOMPRESSED_BYTES_MAX) -> Content:
+    """The same for a scan, without a copy where the batch is not compressed."""
+    is_plain = header.codec == Codec.NONE and HEADER_BYTES <= header.size <= min(len(batch), HEADER_BYTES + max_bytes)
+    if is_plain and isinstance(batch, bytes):
+        return Content(batch, HEADER_BYTES, header.size)
+    data = batch_payload(batch, header, max_bytes)
+    return Content(data, 0, len(data))
+
+
 def split_batch(batch: Bytes, header: BatchHeader, max_bytes: int = DECOMPRESSED_BYTES_MAX) -> Iterator[RawRecord]:
     """The batch's records one by one, not yet given offsets and timestamps; see `split_records`."""
     return split_records(batch_payload(batch, header, max_bytes), header.record_count, header.last_offset_delta)
@@ -170,10 +179,10 @@ def keyless_records(
     batch: Bytes, header: BatchHeader, max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX
 ) -> list[int]:
     """Indexes of the first records without a key, which a compacted topic refuses; Malformed if it cannot be read."""
-    data = batch_payload(batch, header, max_decompressed_bytes)
+    content = content_of(batch, header, max_decompressed_bytes)
     found: list[int] = []
     first = 0
-    for part in scan_records(data, header.record_count, header.last_offset_delta):
+    for part in scan_records(content, header.record_count, header.last_offset_delta):
         if None in part.keys and len(found) < KEYLESS_RECORDS_NAMED_MAX:
             found += [first + number for number, key in enumerate(part.keys) if key is None]
         first += len(part.keys)

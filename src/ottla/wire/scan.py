@@ -1,4 +1,4 @@
-"""Records looked at without being taken apart: the keys, and where each record lies; values are stepped over.
+"""Records looked at without being taken apart: their keys, or where they lie; values are stepped over.
 
 Compaction asks this of every record of a log, and Produce of every record for a compacted topic, so it is one loop
 without a call in it: a number of one or two bytes, which nearly all of them are, is read in line. The records come in
@@ -22,43 +22,65 @@ class Part(NamedTuple):
     keys: list[bytes | None]
     deltas: list[int]
     """Offset deltas."""
-    starts: list[int]
-    """Where each record begins, its length included."""
     end: int
     """Where the last one ends."""
     nulls: list[int]
     """Numbers, within this part, of the records without a value: tombstones."""
 
 
-def scan_records(data: bytes, count: int, last_offset_delta: int) -> Iterator[Part]:
-    """The records of a batch's decompressed content; as strict as `split_records`.
+class Content(NamedTuple):
+    """A batch's records, decompressed: a part of `data`, which need not be copied for that."""
+
+    data: bytes
+    begin: int
+    end: int
+
+
+def scan_records(content: Content, count: int, last_offset_delta: int) -> Iterator[Part]:
+    """The records of a batch; as strict as `split_records`.
 
     Raises Malformed, in the end at the latest, unless they fill the data exactly: what came before means nothing then.
     """
-    if not 0 <= count <= len(data) // RECORD_BYTES_MIN:
-        raise Malformed(f"a count of {count} records in {len(data)} bytes")
-    at, previous = 0, -1
+    at, end = content.begin, content.end
+    if not 0 <= count <= (end - at) // RECORD_BYTES_MIN:
+        raise Malformed(f"a count of {count} records in {end - at} bytes")
+    previous = -1
     for first in range(0, count, RECORDS_PER_PART):
         try:
-            part = _scan(data, at, min(RECORDS_PER_PART, count - first), previous)
+            part = _scan(content, at, min(RECORDS_PER_PART, count - first), previous)
         except IndexError:
-            raise Malformed(f"the records end early, at byte {len(data)}") from None
+            raise Malformed(f"the records end early, at byte {end}") from None
         at, previous = part.end, part.deltas[-1]
         if previous > last_offset_delta:
             raise Malformed(f"an offset delta of {previous} in a batch that ends at {last_offset_delta}")
         yield part
-    if at != len(data):
-        raise Malformed(f"{len(data) - at} bytes behind the last record")
+    if at != end:
+        raise Malformed(f"{end - at} bytes behind the last record")
 
 
-def _scan(data: bytes, at: int, count: int, previous: int) -> Part:
+def record_bounds(content: Content, count: int) -> list[int]:
+    """Where the first `count` records begin, and where the last of them ends; of content that was scanned before."""
+    data, at = content.data, content.begin
+    bounds = [at]
+    for _ in range(count):
+        size, at = data[at], at + 1
+        if size > 127:
+            if (high := data[at]) <= 127:
+                size, at = size & 127 | high << 7, at + 1
+            else:
+                size, at = wide_varint(data, at - 1)
+        at += size >> 1
+        bounds.append(at)
+    return bounds
+
+
+def _scan(content: Content, at: int, count: int, previous: int) -> Part:
     """`count` records from `at` on; IndexError when the data end first."""
+    data, data_end = content.data, content.end
     keys: list[bytes | None] = []
     deltas: list[int] = []
-    starts: list[int] = []
     nulls: list[int] = []
     for _ in range(count):
-        starts.append(at)
         size, at = data[at], at + 1
         if size > 127:
             if (high := data[at]) <= 127:
@@ -66,8 +88,8 @@ def _scan(data: bytes, at: int, count: int, previous: int) -> Part:
             else:
                 size, at = wide_varint(data, at - 1)
         end = at + (size >> 1)  # zigzag: positive numbers are even
-        if size & 1 or end > len(data):
-            raise Malformed(f"a record that does not fit into the {len(data) - at} bytes that are left")
+        if size & 1 or end > data_end:
+            raise Malformed(f"a record that does not fit into the {data_end - at} bytes that are left")
         if data[at + 1] <= 127:  # the timestamp; the byte before it: attributes, unused
             at += 2
         else:
@@ -98,7 +120,7 @@ def _scan(data: bytes, at: int, count: int, previous: int) -> Part:
             else:
                 size, at = wide_varint(data, at - 1)
         if size & 1:
-            nulls.append(len(starts) - 1)
+            nulls.append(len(keys) - 1)
             _check_null(size)
         else:
             at += size >> 1
@@ -108,7 +130,7 @@ def _scan(data: bytes, at: int, count: int, previous: int) -> Part:
             at += 1
         if at != end:
             raise Malformed(f"a record whose fields take {at - end:+d} bytes to its length")
-    return Part(keys, deltas, starts, at, nulls)
+    return Part(keys, deltas, at, nulls)
 
 
 def timestamp_delta(data: bytes, start: int) -> int:

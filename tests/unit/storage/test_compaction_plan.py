@@ -149,6 +149,17 @@ def test_neighbours_are_joined_as_long_as_what_is_left_of_them_fits_a_segment_an
     assert groups(HUNDREDS, kept, segment_bytes, index_bytes) == expected
 
 
+def test_full_segments_are_joined_if_little_of_them_is_expected_to_stay() -> None:
+    full = [SegmentFacts(base, base + 1, 1000, kept_bytes=300) for base in range(7)]
+    assert groups(full, 0.3, 1000) == [3, 3, 1]
+    assert groups(full, 0.5, 1000) == [2, 2, 2, 1], "what was not expected is taken account of as it comes"
+
+
+def test_no_position_outgrows_an_index_whatever_was_expected() -> None:
+    large = [SegmentFacts(base, base + 1, 2**30, kept_bytes=0) for base in range(3)]
+    assert groups(large, 1, 2**30) == [1, 1, 1]
+
+
 def test_a_group_spans_no_more_offsets_than_an_index_can_hold() -> None:
     far = [SegmentFacts(0, 10, 10), SegmentFacts(10, 2**31, 10), SegmentFacts(2**31, 2**31 + 5, 10)]
     assert groups(far, 1, 10_000) == [2, 1]
@@ -157,9 +168,8 @@ def test_a_group_spans_no_more_offsets_than_an_index_can_hold() -> None:
 def test_a_group_is_bounded_in_what_is_read_for_it_though_nothing_is_kept() -> None:
     many = [SegmentFacts(base, base + 1, 10) for base in range(40)]
     assert groups(many, 0, 10_000) == [16, 16, 8]
-    large = [SegmentFacts(base, base + 1, 2**31) for base in range(5)]
-    assert groups(large, 0, 2**31) == [2, 2, 1]
-    assert groups(large, 0, 2**33) == [4, 1]
+    large = [SegmentFacts(base, base + 1, 2**30) for base in range(9)]
+    assert groups(large, 0, 2**30) == [4, 4, 1]
 
 
 def test_the_dirty_ratio_of_nothing_is_zero() -> None:

@@ -1,12 +1,14 @@
 """Records stepped over must be the records that are read."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.wire.malformed import Malformed
 from ottla.wire.records import Record, encode_records, split_records
-from ottla.wire.scan import RECORDS_PER_PART, scan_records, timestamp_delta
+from ottla.wire.scan import RECORDS_PER_PART, Content, record_bounds, scan_records, timestamp_delta
 
 texts = st.none() | st.binary(max_size=3) | st.binary(min_size=60, max_size=70) | st.just(bytes(20_000))
 headers = st.lists(st.tuples(st.text(max_size=3), st.none() | st.binary(max_size=3)), max_size=2).map(tuple)
@@ -25,12 +27,15 @@ def encoded(drawn: list[tuple]) -> tuple[bytes, int, int]:  # type: ignore[type-
 
 def scanned(data: bytes, count: int, last_offset_delta: int) -> list[tuple]:  # type: ignore[type-arg]
     """In the shape that `split_records` gives."""
-    found = []
-    for part in scan_records(data, count, last_offset_delta):
-        ends = [*part.starts[1:], part.end]
-        for number, (key, delta, start, end) in enumerate(zip(part.keys, part.deltas, part.starts, ends, strict=True)):
-            found.append((timestamp_delta(data, start), delta, key, number in part.nulls, start, end))
-    return found
+    found: list[tuple] = []  # type: ignore[type-arg]
+    data = b"\x7f" + data + b"\x7f\x7f"  # what lies around it is none of its business
+    for part in scan_records(Content(data, 1, len(data) - 2), count, last_offset_delta):
+        found += [(delta, key, number in part.nulls) for number, (key, delta) in enumerate(zip(*part[:2], strict=True))]
+    bounds = record_bounds(Content(data, 1, len(data) - 2), count)
+    return [
+        (timestamp_delta(data, start), delta, key, is_null, start - 1, end - 1)
+        for (delta, key, is_null), (start, end) in zip(found, pairwise(bounds), strict=True)
+    ]
 
 
 def split(data: bytes, count: int, last_offset_delta: int) -> list[tuple]:  # type: ignore[type-arg]
@@ -64,6 +69,6 @@ def test_a_scan_refuses_what_reading_refuses(drawn: list[tuple], choices: st.Dat
 def test_a_large_batch_comes_in_parts() -> None:
     count = 2 * RECORDS_PER_PART + 1
     data, _, last = encoded([(1, 7, b"%d" % number, b"value", ()) for number in range(count)])
-    parts = list(scan_records(data, count, last))
+    parts = list(scan_records(Content(data, 0, len(data)), count, last))
     assert [len(part.keys) for part in parts] == [RECORDS_PER_PART, RECORDS_PER_PART, 1]
     assert scanned(data, count, last) == split(data, count, last)
