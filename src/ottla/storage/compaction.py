@@ -156,6 +156,7 @@ class Cleaning:
             for source in self._sources:
                 if source.end_offset > self._first_dirty_offset and not self._take_keys(source, trail):
                     break
+            self._offsets.settle(self._pause)
         self._sources = [source for source in self._sources if source.segment.base_offset < self.end_offset]
         self._filter.trail = TransactionTrail(self._aborted)
 

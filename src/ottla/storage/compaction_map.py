@@ -20,6 +20,9 @@ ENTRY_BYTES = 192
 """Memory of one entry of the map, its objects counted, with keys of SHORT_KEY_BYTES; measured."""
 
 
+_RUN = 16_384
+
+
 def go_on() -> None:
     """Nobody else wants a turn."""
 
@@ -111,10 +114,30 @@ class OffsetMap:
         begin = bisect_left(every, base_offset)
         return begin, bisect_left(every, end_offset, begin)
 
+    def settle(self, pause: Callable[[], None] = go_on) -> None:
+        """Once all keys are in: put the offsets that stay in order, in steps that nobody has to wait for."""
+        self._staying = array("q", _in_order(list(self.latest.values()), pause))
+
     def _every_staying(self) -> array[int]:
         if self._staying is None:
-            self._staying = array("q", sorted(self.latest.values()))
+            self.settle()
+        assert self._staying is not None
         return self._staying
+
+
+def _in_order(numbers: list[int], pause: Callable[[], None]) -> list[int]:
+    """Sorted; to sort a full map at once would keep the interpreter for a quarter of a second."""
+    runs = []
+    for start in range(0, len(numbers), _RUN):
+        runs.append(sorted(numbers[start : start + _RUN]))
+        pause()
+    while len(runs) > 1:
+        merged = []
+        for pair in zip(runs[::2], runs[1::2], strict=False):
+            merged.append(sorted(pair[0] + pair[1]))  # sorting two runs is no more than merging them
+            pause()
+        runs = merged + runs[len(merged) * 2 :]
+    return runs[0] if runs else []
 
 
 def pausing(parts: Iterable[Part], pause: Callable[[], None]) -> Iterator[Part]:

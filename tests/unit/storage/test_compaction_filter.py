@@ -1,6 +1,7 @@
 """What compaction leaves of a single batch, and how it follows transactions."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from random import Random
 
 import pytest
 
@@ -328,3 +329,16 @@ def test_the_first_batch_is_taken_whatever_its_size_or_no_round_would_ever_end()
 
 def test_records_in_front_of_the_dirty_part_are_not_in_the_map() -> None:
     assert map_of(batch_at(0, [("a", "1"), ("b", "1"), ("a", "2")]), start=1).latest == {b"b": 1, b"a": 2}
+
+
+@pytest.mark.parametrize("count", [0, 1, 16_384, 100_000])
+def test_offsets_that_stay_are_put_in_order_in_steps(count: int) -> None:
+    offsets, pauses = OffsetMap(1 << 30, 0), list[None]()
+    shuffled = list(range(count))
+    Random(count).shuffle(shuffled)
+    offsets.latest.update((slot_of(b"%d" % number), number) for number in shuffled)
+    offsets.skip_to(count)
+    offsets.settle(lambda: pauses.append(None))
+    assert offsets.count_staying(0, count) == count
+    assert all(offsets.count_staying(at, at + 1) == 1 for at in range(0, count, 997))
+    assert len(pauses) >= count / 16_384
