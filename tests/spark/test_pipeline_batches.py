@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +43,13 @@ def broker() -> Iterator[Broker]:
             "bought": 1,
             "people": 1,
             "named": 1,
+            "baskets": 2,
+            "baskets.dlq": 1,
+            "bills": 1,
+            "visits": 1,
+            "visits.dlq": 1,
+            "places": 1,
+            "filed": 1,
         }
     ) as node:
         yield node
@@ -68,10 +76,10 @@ def run(spark: "SparkSession", broker: Broker, tmp_path: Path) -> Iterator[Run]:
     activate(spark)
 
 
-def sent(broker: Broker, topic: str, *values: str) -> None:
+def sent(broker: Broker, topic: str, *values: str | bytes) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     for number, value in enumerate(values):
-        producer.produce(topic, value.encode(), key=str(number).encode())
+        producer.produce(topic, value if isinstance(value, bytes) else value.encode(), key=str(number).encode())
     assert producer.flush(30) == 0
 
 
@@ -184,6 +192,131 @@ def test_a_table_is_what_its_topic_says_when_a_batch_begins(run: Run, broker: Br
     run(Mode.MICRO, stop, a_sql=sql)
     watcher.join(60)
     assert seen == [b"anna", b"anna b."]
+
+
+SHOP = """
+syntax = "proto3";
+package shop;
+message Basket { int64 id = 1; string customer = 2; repeated Line lines = 3; map<string, int32> marks = 4; }
+message Line { string what = 1; int32 count = 2; }
+message Bill { int64 id = 1; int64 pieces = 2; repeated string what = 3; Line first = 4; map<string, int32> marks = 5; }
+"""
+
+
+@pytest.mark.timeout(300)
+def test_protobuf_is_read_and_written_and_what_is_none_is_a_dead_letter(
+    run: Run, broker: Broker, tmp_path: Path
+) -> None:
+    from google.protobuf.message_factory import GetMessageClass
+
+    from ottla.spark.formats.proto_files import compile_proto, find_message
+
+    (tmp_path / "shop.proto").write_text(SHOP)
+    basket, bill = (
+        GetMessageClass(find_message(compile_proto(tmp_path / "shop.proto"), name)) for name in ("Basket", "Bill")
+    )
+    sql = (
+        "CREATE STREAM baskets FROM TOPIC baskets\n"
+        "WITH (format = 'protobuf', schema.file = 'shop.proto', message = 'Basket');\n"
+        "CREATE FLOW bills AS INSERT INTO TOPIC bills\n"
+        "WITH (format = 'protobuf', schema.file = 'shop.proto', message = 'shop.Bill', key = id)\n"
+        "SELECT id, aggregate(lines, 0L, (sum, line) -> sum + line.count) AS pieces,\n"
+        "  transform(lines, line -> line.what) AS what, get(lines, 0) AS first, marks FROM STREAM(baskets);"
+    )
+    whole: list[Any] = [
+        basket(id=number, customer="é", lines=[{"what": f"w{n}", "count": n} for n in range(number)], marks={"a": 1})
+        for number in range(3)
+    ]
+    sent(broker, "baskets", *(each.SerializeToString() for each in whole), b"\x08", whole[2].SerializeToString()[:-1])
+    flow = run(a_sql=sql).status()["flows"]["bills"]
+    assert (flow["read_total"], flow["written_total"], flow["dead_total"]) == (5, 3, 2)
+    bills: list[Any] = [bill.FromString(message.value()) for message in received(broker, "bills")]
+    found = {one.id: (one.pieces, list(one.what), one.HasField("first"), dict(one.marks)) for one in bills}
+    assert found == {
+        0: (0, [], False, {"a": 1}),
+        1: (0, ["w0"], True, {"a": 1}),
+        2: (1, ["w0", "w1"], True, {"a": 1}),
+    }
+    for letter in received(broker, "baskets.dlq"):
+        assert letter.value() in (b"\x08", whole[2].SerializeToString()[:-1])
+        assert dict(letter.headers())["ottla.dlq.error"].startswith(b"not a message shop.Basket: ")
+
+
+VISIT: dict[str, Any] = {
+    "type": "record",
+    "name": "Visit",
+    "fields": [
+        {"name": "who", "type": ["null", "string"]},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {
+            "name": "stops",
+            "type": {
+                "type": "array",
+                "items": {"type": "record", "name": "Stop", "fields": [{"name": "place", "type": "string"}]},
+            },
+        },
+        {"name": "counts", "type": {"type": "map", "values": ["null", "int"]}},
+    ],
+}
+
+
+@pytest.mark.timeout(300)
+def test_nested_avro_is_read_and_written_and_what_is_none_is_a_dead_letter(
+    run: Run, broker: Broker, tmp_path: Path
+) -> None:
+    from fastavro import parse_schema, schemaless_reader, schemaless_writer
+
+    (tmp_path / "visit.avsc").write_text(json.dumps(VISIT))
+    who, _, stops, counts = VISIT["fields"]
+    fields = [who, {"name": "places", "type": {"type": "array", "items": stops["type"]}}, counts]
+    written = {"type": "record", "name": "Places", "fields": fields}
+    (tmp_path / "places.avsc").write_text(json.dumps(written))
+    sql = (
+        "CREATE STREAM visits FROM TOPIC visits WITH (format = avro, schema.file = 'visit.avsc', timestamp = at);\n"
+        "CREATE FLOW places AS INSERT INTO TOPIC places WITH (format = avro, schema.file = 'places.avsc')\n"
+        "SELECT who, array(stops, reverse(stops)) AS places, counts FROM STREAM(visits);"
+    )
+    rows = [
+        {"who": name, "at": 1_700_000_000_000, "stops": [{"place": p} for p in at], "counts": {"a": 1, "b": None}}
+        for name, at in ((None, "ab"), ("anna", ""), ("bert", "é"))
+    ]
+    records = []
+    for row in rows:
+        out = BytesIO()
+        schemaless_writer(out, parse_schema(VISIT), row)
+        records.append(out.getvalue())
+    sent(broker, "visits", *records, records[0] + b"\x00")
+    flow = run(a_sql=sql).status()["flows"]["places"]
+    assert (flow["written_total"], flow["dead_total"]) == (3, 1)
+    found: list[Any] = [
+        schemaless_reader(BytesIO(message.value()), parse_schema(written), None)
+        for message in received(broker, "places")
+    ]
+    assert sorted(found, key=repr) == sorted(
+        ({"who": r["who"], "places": [r["stops"], r["stops"][::-1]], "counts": r["counts"]} for r in rows), key=repr
+    )
+    (letter,) = received(broker, "visits.dlq")
+    assert dict(letter.headers())["ottla.dlq.error"].endswith(b"1 bytes are left over")
+
+
+@pytest.mark.timeout(300)
+def test_files_hold_every_row_once_over_several_runs(
+    run: Run, broker: Broker, spark: "SparkSession", tmp_path: Path
+) -> None:
+    sql = (ORDERS.replace("'json'", "'json', errors = 'drop'") + "".join(
+        f"CREATE TABLE in_{kind} USING {kind} WITH (path = 'files/{kind}') AS\n"
+        "SELECT id, customer, amount FROM STREAM(orders);\n"
+        for kind in ("parquet", "json", "csv")
+    )).replace("TOPIC orders", "TOPIC filed")  # fmt: skip
+    sent(broker, "filed", *orders(0, 1, 2), "no json")
+    run(a_sql=sql)
+    sent(broker, "filed", '{"id": 3, "customer": "a, \\"b\\"\\nc"}')
+    run()
+    expected = [(id_, f"c{id_ % 2}", id_ * 10.0) for id_ in range(3)]
+    for kind in ("parquet", "json", "csv"):
+        reader = spark.read.schema("id bigint, customer string, amount double").option("multiLine", kind == "csv")
+        rows = reader.option("escape", "\\").format(kind).load(str(tmp_path / "files" / kind)).orderBy("id")
+        assert [tuple(row) for row in rows.collect()] == [*expected, (3, 'a, "b"\nc', None)]
 
 
 @pytest.mark.timeout(300)

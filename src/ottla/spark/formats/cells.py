@@ -53,8 +53,8 @@ class Leaf:
     column: int
     names: Mapping[int, str] | None = None
     always: bool = False
-    is_unsigned: bool = False
-    """A number of 64 bits without a sign, which becomes a decimal."""
+    form: str = ""
+    """Decimals come from the bytes of a number, or are `unsigned` or `signed` numbers of 64 bits; others may be `text`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +154,8 @@ class Filled:
         count, numbers = self._count(shape.column), self._cell(self.cells.numbers, shape.column)
         if shape.names is not None:
             return _named(numbers, shape.names, bits).cast(kind)
+        if shape.form == "text" and not pa.types.is_string(kind):
+            return self._leaf(shape, pa.string(), bits).cast(kind)
         if pa.types.is_string(kind) or pa.types.is_binary(kind):
             sizes = self._cell(self.cells.sizes, shape.column)
             bounds = _bounds(sizes)
@@ -162,13 +164,13 @@ class Filled:
             return pa.Array.from_buffers(kind, count, [bits, bounds, pa.py_buffer(content)])
         if pa.types.is_decimal128(kind):
             sizes = self._cell(self.cells.sizes, shape.column)
-            wide = _unsigned(numbers) if shape.is_unsigned else widen(self.data, numbers, sizes)
+            wide = _widened(numbers, shape.form) if shape.form else widen(self.data, numbers, sizes)
             return pa.Array.from_buffers(kind, count, [bits, pa.py_buffer(wide)])
         if pa.types.is_boolean(kind):
             return pa.Array.from_buffers(kind, count, [bits, _packed(numbers != 0)])
         values: NDArray[Any] = numbers
-        if kind.bit_width == 32:
-            values = numbers.astype(np.uint32)  # its low bits, also those of a float
+        if kind.bit_width < 64:
+            values = numbers.astype(f"u{kind.bit_width // 8}")  # its low bits, also those of a float
         return pa.Array.from_buffers(kind, count, [bits, pa.py_buffer(np.ascontiguousarray(values))])
 
     def _cell(self, cells: NDArray[Any], column: int) -> NDArray[Any]:
@@ -188,9 +190,11 @@ def _named(numbers: Longs, names: Mapping[int, str], bits: pa.Buffer | None) -> 
     return pa.DictionaryArray.from_arrays(coded.indices, pa.array(known, pa.string()))
 
 
-def _unsigned(numbers: Longs) -> NDArray[Any]:
+def _widened(numbers: Longs, form: str) -> NDArray[Any]:
     wide = np.zeros((len(numbers), 2), np.int64)
     wide[:, 0] = numbers
+    if form == "signed":
+        wide[:, 1] = numbers >> 63
     return wide
 
 

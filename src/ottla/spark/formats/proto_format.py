@@ -33,6 +33,7 @@ class Protobuf:
         if not pa.types.is_struct(self.type):
             raise BadSchema(f"{self._descriptor.full_name} is a part of messages, none of its own")
         self._new: Callable[[], Any] = GetMessageClass(self._descriptor)
+        self.bare = mapped(self.type, _number)
         self._reader = reader(self._descriptor, self.type)
         # What cannot be read here, groups and the like, cannot be written either.
         self._part = None if self._reader is None else message_part(self._descriptor)
@@ -89,7 +90,7 @@ class Protobuf:
 
     def encode(self, values: pa.Array) -> Converted:
         """Maps in the order of their keys, so that equal values are equal bytes."""
-        plain = values.cast(self.type).cast(mapped(self.type, _number))
+        plain = values.cast(self.type).cast(self.bare)
         if self._part is None:
             return self._encode(plain)
         return settled(*written(self._part, plain), lambda rows: self._encode(plain.take(rows)))

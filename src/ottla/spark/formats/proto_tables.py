@@ -130,7 +130,7 @@ class _Plan:
         always = in_pair or bool(part.is_repeated) or not part.has_presence
         shape: Shape
         if part.message_type is None:
-            shape = Leaf(column, _names(part.enum_type), always, part.type in _UNSIGNED)
+            shape = Leaf(column, _names(part.enum_type), always, "unsigned" if part.type in _UNSIGNED else "")
         else:
             shape = self.message(part.message_type, inside, column, depth + 1, always=always)
         if is_map(part):
