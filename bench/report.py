@@ -11,6 +11,7 @@ from typing import Any
 
 from bench.bounds.__main__ import BOUNDS
 from bench.bounds.__main__ import read as read_bounds
+from bench.bounds.split import split_table
 from bench.bounds.table import beside, parts_table
 from bench.page import NoPlace, markers, put_between
 from bench.plan.costs import COSTS
@@ -59,6 +60,7 @@ def with_bounds(page: str, bounds: dict[str, Any], race: Result | None) -> str:
     machine = ", ".join(f"{key} {value}" for key, value in bounds["machine"].items())
     head = f"Bounds measured on {bounds['measured']}; machine: {machine}.\n\n"
     page = put_between(page, head + beside(bounds["bounds"], race), "bounds")
+    page = put_between(page, split_table(bounds["split"]), "split")
     return put_between(page, parts_table(bounds["parts"]), "parts")
 
 

@@ -1,6 +1,6 @@
-"""`python -m bench.bounds`: what this machine allows at most, and where the time of one request goes; half a minute.
+"""`python -m bench.bounds`: what this machine allows at most, and where a node's time goes; about a minute.
 
-Writes `bench/bounds.json`, from which `python -m bench.report` makes two tables of `docs/performance.md`. Measure on
+Writes `bench/bounds.json`, from which `python -m bench.report` makes three tables of `docs/performance.md`. Measure on
 the machine that ran the race, and when nothing else runs on it: the table compares the two.
 """
 
@@ -17,6 +17,7 @@ import structlog
 
 from bench.bounds import measuring
 from bench.bounds.parts import parts
+from bench.bounds.split import split_table, splits
 from bench.bounds.table import beside, parts_table
 from bench.race.result import load
 from bench.race.run import _file_system, _processor
@@ -46,6 +47,7 @@ def measured(directory: Path) -> dict[str, Any]:
             "file system": _file_system(directory),
         },
         "bounds": {name: _short(value) for name, value in measuring.everything(directory).items()},
+        "split": {name: {part: _short(value) for part, value in found.items()} for name, found in splits().items()},
         "parts": {name: {kind: _short(value) for kind, value in found.items()} for name, found in parts().items()},
     }
 
@@ -58,7 +60,7 @@ def main() -> None:
     found = measured(given.dir)
     for name, value in found["bounds"].items():
         print(f"{name:24} {value:>12g}")
-    print(f"\n{parts_table(found['parts'])}\n\n{beside(found['bounds'], load())}")
+    print(f"\n{parts_table(found['parts'])}\n\n{split_table(found['split'])}\n\n{beside(found['bounds'], load())}")
     if not given.dry:
         BOUNDS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 

@@ -8,6 +8,7 @@ import pytest
 from bench.bounds import measuring
 from bench.bounds.__main__ import read
 from bench.bounds.parts import OTHERS, THE_OTHER_END, kind_of, parts, shared_out
+from bench.bounds.split import ABOUT, split_table, splits
 from bench.bounds.table import BESIDE, beside, parts_table
 from bench.race.moving import CHOSEN
 from bench.race.plan import WORKLOADS
@@ -90,11 +91,19 @@ def test_the_parts_of_a_real_request_are_known() -> None:
     assert "**together**" in parts_table(found)
 
 
+def test_a_nodes_time_is_divided() -> None:
+    found = splits(0.01, 200)
+    assert found.keys() == ABOUT.keys()
+    assert all(min(split.values()) >= 0 for split in found.values())
+    assert found["single"]["switches"] > found["pipelined"]["switches"]
+    assert split_table(found).count("\n") == 1 + len(ABOUT)
+
+
 def test_what_is_published_is_what_was_measured() -> None:
     bounds = read()
     assert bounds is not None
     page = (DOCS / "performance.md").read_text(encoding="utf-8")
-    assert parts_table(bounds["parts"]) in page
+    assert parts_table(bounds["parts"]) in page and split_table(bounds["split"]) in page
     # The figures beside the bounds are those of the last race, and may be newer than the page.
     for line in beside(bounds["bounds"], None).splitlines()[2:]:
         cells = line.split(" | ")

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from bench import report
+from bench.bounds.split import ABOUT
 from bench.page import markers
 from bench.report import BEGIN, END, NoPlace, put_between
 
@@ -36,13 +37,14 @@ def run_report(monkeypatch: pytest.MonkeyPatch, place: Path, race: str, bounds: 
 
 
 def test_one_command_publishes_tables_and_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    places = "".join(f"{mark}\n" for name in ("bounds", "parts") for mark in markers(name))
+    places = "".join(f"{mark}\n" for name in ("bounds", "split", "parts") for mark in markers(name))
     (tmp_path / "performance.md").write_text(f"# Page\n{places}{BEGIN}\n{END}\nThe end.\n")
     (tmp_path / "race.json").write_text(race_of_three().to_json())
     measured = {
         "measured": "2026-01-01",
         "machine": {"processor": "fast"},
         "bounds": {"fsyncs_per_s": 1_234.0},
+        "split": {name: {"own": 3e-6, "kernel": 1e-6, "switches": 1} for name in ABOUT},
         "parts": {f"{kind} {window}": {"`recv`": 4.5} for kind in ("produce", "fetch") for window in (1, 16)},
     }
     (tmp_path / "bounds.json").write_text(json.dumps(measured))
@@ -50,7 +52,7 @@ def test_one_command_publishes_tables_and_picture(tmp_path: Path, monkeypatch: p
     assert report.main() == 0
     page = (tmp_path / "performance.md").read_text()
     assert page.startswith("# Page\n") and page.endswith("The end.\n")
-    for part in ("**missed**", "cores 2", "`node.id=1`", "race.svg", "logging: WARN", "1,234", "4.5"):
+    for part in ("**missed**", "cores 2", "`node.id=1`", "race.svg", "logging: WARN", "1,234", "4.5", "3.00 (75%)"):
         assert part in page
     assert (tmp_path / "race.svg").read_text().startswith("<svg")
 
