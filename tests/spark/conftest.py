@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 import ottla.spark
+from ottla.spark.pipelines.active import activate
 from ottla.testing import Broker
+from tests.spark.pipeline_runs import Project
 from tests.spark.topics import Topic
 
 if TYPE_CHECKING:
@@ -54,6 +56,19 @@ def _stop(session: "SparkSession") -> None:
 def node() -> Iterator[Broker]:
     with Broker() as broker:
         yield broker
+
+
+@pytest.fixture
+def broker(node: Broker) -> Broker:
+    """For pipelines; a module whose topics have names of their own has a node of its own."""
+    return node
+
+
+@pytest.fixture
+def run(spark: "SparkSession", broker: Broker, tmp_path: Path) -> Iterator[Project]:
+    """Runs a project to its end; run again, it goes on from there."""
+    yield Project(tmp_path, spark, broker.bootstrap)
+    activate(spark)
 
 
 @pytest.fixture

@@ -4,26 +4,22 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from ottla.cli.main import run as command
 from ottla.spark.pipelines.active import activate
-from ottla.spark.pipelines.pipeline import Wanted, open_project, prepare
-from ottla.spark.pipelines.project import FlowSettings, Mode
-from ottla.spark.pipelines.running import PipelineRun
+from ottla.spark.pipelines.project import Mode
 from ottla.testing import Broker
+from tests.spark.pipeline_runs import Run, received, sent
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Run = Callable[..., PipelineRun]
 ORDERS = (
     "CREATE STREAM orders (id BIGINT NOT NULL, customer STRING, amount DOUBLE)\n"
     "FROM TOPIC orders WITH (format = 'json', timestamp = at);\n"
@@ -53,47 +49,6 @@ def broker() -> Iterator[Broker]:
         }
     ) as node:
         yield node
-
-
-@pytest.fixture
-def run(spark: "SparkSession", broker: Broker, tmp_path: Path) -> Iterator[Run]:
-    """Runs a project to its end; run again, it goes on from there."""
-
-    def run_files(mode: Mode = Mode.BATCH, stop: threading.Event | None = None, **files: str) -> PipelineRun:
-        (tmp_path / "transformations").mkdir(exist_ok=True)
-        (tmp_path / "pipeline.yml").write_text("name: shop\nrestarts: 0\n")
-        for name, text in files.items():
-            (tmp_path / "transformations" / name.replace("_", ".")).write_text(text)
-        (tmp_path / ".pipeline").mkdir(exist_ok=True)
-        wanted = Wanted(settings=FlowSettings(mode=mode))
-        project = open_project(tmp_path, broker.bootstrap)
-        events: list[dict[str, Any]] = []
-        pipeline = prepare(project, wanted, events.append, lambda project, master: spark.newSession())
-        assert pipeline.go(stop or threading.Event()), [event for event in events if event["event"] == "failed"]
-        return pipeline
-
-    yield run_files
-    activate(spark)
-
-
-def sent(broker: Broker, topic: str, *values: str | bytes) -> None:
-    producer = Producer({"bootstrap.servers": broker.bootstrap})
-    for number, value in enumerate(values):
-        producer.produce(topic, value if isinstance(value, bytes) else value.encode(), key=str(number).encode())
-    assert producer.flush(30) == 0
-
-
-def received(broker: Broker, topic: str) -> list[Any]:
-    settings = {"bootstrap.servers": broker.bootstrap, "group.id": "unused", "enable.partition.eof": True}
-    with closing(Consumer(settings)) as consumer:
-        consumer.assign([TopicPartition(topic, 0, 0)])
-        found = []
-        while (message := consumer.poll(30)) is not None:
-            if message.error() is not None:
-                assert message.error().code() == KafkaError._PARTITION_EOF
-                return found
-            found.append(message)
-        raise AssertionError("no end in sight")
 
 
 def orders(*ids: int) -> list[str]:

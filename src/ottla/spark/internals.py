@@ -74,9 +74,15 @@ def query_of_batch(frame: "DataFrame") -> str | None:
 
 
 def checkpoint_of_batch(frame: "DataFrame", query: str) -> str | None:
-    """Where this query keeps its checkpoint."""
-    running = frame.sparkSession._jsparkSession.streams().get(query)
-    return None if running is None else str(running.streamingQuery().resolvedCheckpointRoot())
+    """Where this query keeps its checkpoint.
+
+    The frame's session is a copy that Spark has made for the query, and whose own list of queries is empty; what all
+    sessions share knows them.
+    """
+    session = frame.sparkSession
+    name = session._jvm.java.util.UUID.fromString(query)  # type: ignore[union-attr]
+    running = session._jsparkSession.sharedState().activeStreamingQueries().get(name)
+    return None if running is None else str(running.resolvedCheckpointRoot())
 
 
 def sources_of_batch(checkpoint: str, batch: int) -> list[str]:

@@ -99,6 +99,15 @@ def test_a_flow_that_fails_is_started_again_after_a_pause_and_given_up_in_the_en
     ]  # fmt: skip
 
 
+def test_a_flow_whose_checkpoint_was_set_back_is_given_up_at_once_with_advice(world: World) -> None:
+    world.step()
+    world.flows["a"].queries[0].end("WrongBatch: batch 3 of query q is in the table, and batch 2 is to come now")
+    world.step(1_000)
+    assert world.states() == {"a": "failed", "b": "running"} and world.events()[-2:] == ["a failed", "a given up"]
+    [advice] = [entry["text"] for entry in world.state.entries() if entry and entry["event"] == "given up"]
+    assert "`ottla pipeline reset a` begins anew" in advice
+
+
 def test_a_flow_that_cannot_even_start_counts_as_one_that_failed(world: World) -> None:
     world.flows["a"].refuses = "no such catalog"
     world.step()

@@ -8,6 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ottla.spark.lake.marks import digest_of, end_of
+from ottla.spark.lake.tables import BatchMark
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -16,47 +19,53 @@ _MARK = "ottla.batch."
 _BATCH = "ottla.batch"
 
 
-class IcebergTableSink:
-    """Options: `table` (namespace.name), `catalog` (its name), and `catalog.*` as pyiceberg wants them.
+def open_catalog(options: Mapping[str, str], directory: Path) -> Any:
+    """The one that `catalog` and `catalog.*` name, as pyiceberg wants them.
 
-    Without any of the latter it is a catalog in SQLite beside the tables, in `path` or `lake` below the project.
+    Without any of the latter it is a catalog in SQLite beside the tables, in `path` or `lake` below the directory.
     """
+    from pyiceberg.catalog import load_catalog
+
+    given = {name.removeprefix(_CATALOG): value for name, value in options.items() if name.startswith(_CATALOG)}
+    if not given:
+        warehouse = (directory / options.get("path", "lake")).absolute()
+        warehouse.mkdir(parents=True, exist_ok=True)
+        given = {"type": "sql", "uri": f"sqlite:///{warehouse}/catalog.db", "warehouse": warehouse.as_uri()}
+    return load_catalog(options.get("catalog", "ottla"), **given)
+
+
+class IcebergTableSink:
+    """Options: `table` (namespace.name), and those of the catalog."""
 
     def __init__(self, options: Mapping[str, str], directory: Path) -> None:
         self._name = options["table"]
-        self._catalog = options.get("catalog", "ottla")
-        given = {name.removeprefix(_CATALOG): value for name, value in options.items() if name.startswith(_CATALOG)}
-        self._warehouse = directory / options.get("path", "lake")
-        self._is_local = not given
-        self._properties = given or {
-            "type": "sql",
-            "uri": f"sqlite:///{self._warehouse}/catalog.db",
-            "warehouse": self._warehouse.as_uri(),
-        }
+        self._options, self._directory = options, directory
 
-    def append_once(self, rows: "pa.Table", application: str, version: int) -> bool:
-        if not rows.num_rows:
+    def append_once(self, rows: "pa.Table", mark: BatchMark) -> bool:
+        from pyiceberg.exceptions import NoSuchTableError
+
+        if not rows.num_rows and not mark.ends:
             return False
-        table = self._table(rows.schema)
-        mark = _MARK + application
-        if int(table.properties.get(mark, -1)) >= version:
+        catalog = open_catalog(self._options, self._directory)
+        try:
+            table = catalog.load_table(self._name)
+        except NoSuchTableError:
+            if not rows.num_rows:
+                return False
+            table = self._made(catalog, rows.schema)
+        name, digest = _MARK + mark.application, digest_of(mark.application)
+        if mark.is_written(int(table.properties.get(name, -1)), int(table.properties.get(digest, 0))):
             return False
         with table.transaction() as transaction:
-            transaction.append(rows, snapshot_properties={_BATCH: f"{application}:{version}"})
-            transaction.set_properties({mark: str(version)})
+            if rows.num_rows:
+                transaction.append(rows, snapshot_properties={_BATCH: f"{mark.application}:{mark.version}"})
+            ends = {end_of(place): str(end) for place, end in mark.ends.items()}
+            transaction.set_properties({name: str(mark.version), digest: str(mark.digest), **ends})
         return True
 
-    def _table(self, schema: "pa.Schema") -> Any:
-        from pyiceberg.catalog import load_catalog
-        from pyiceberg.exceptions import NamespaceAlreadyExistsError, NoSuchTableError
+    def _made(self, catalog: Any, schema: "pa.Schema") -> Any:
+        from pyiceberg.exceptions import NamespaceAlreadyExistsError
 
-        if self._is_local:
-            self._warehouse.mkdir(parents=True, exist_ok=True)
-        catalog = load_catalog(self._catalog, **self._properties)
-        try:
-            return catalog.load_table(self._name)
-        except NoSuchTableError:
-            pass
         namespace = self._name.rpartition(".")[0]
         if namespace:
             with suppress(NamespaceAlreadyExistsError):

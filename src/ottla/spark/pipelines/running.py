@@ -13,6 +13,8 @@ from ottla.spark.pipelines.supervision import State, Supervisor
 
 LOOK_SECONDS = 0.25
 HEARTBEAT_MS = 1_000
+_SET_BACK = ("WrongBatch: ", "WrongEpoch: ")
+"""How failures begin that come of a checkpoint that is not the one the output was written with."""
 
 
 class RunningQuery(Protocol):
@@ -140,9 +142,13 @@ class PipelineRun:
             self._failed(name, why)
 
     def _failed(self, name: str, why: str) -> None:
-        pause_ms = self.supervisor.failed(name, why, self.clock())
+        is_set_back = why.startswith(_SET_BACK)
+        pause_ms = self.supervisor.failed(name, why, self.clock(), is_set_back)
         self._log(name, "failed", why)
-        if pause_ms is None:
+        if is_set_back:
+            again = f"`ottla pipeline reset {name}` begins anew and writes again what it reads"
+            self._log(name, "given up", f"it cannot go on from this checkpoint: restore the newest one; {again}")
+        elif pause_ms is None:
             self._log(name, "given up", f"after {self.supervisor[name].failures} failures in a row")
         else:
             self._log(name, "waiting", f"next attempt in {pause_ms / 1000:g} s")

@@ -163,12 +163,13 @@ def topic_writer(options: Mapping[str, str], has_dead_letters: bool) -> WriteBat
 
 
 def lake_writer(kind: str, options: Mapping[str, str], directory: Path) -> WriteBatch:
+    from ottla.spark.lake.batches import mark_for
     from ottla.spark.lake.tables import open_table
 
     table = open_table(kind, options, directory)
 
     def write(batch: "DataFrame", number: int) -> None:
-        table.append_once(batch.toArrow(), batch_options(batch, number)["txnAppId"], number)
+        table.append_once(batch.toArrow(), mark_for(batch, number))
 
     return write
 

@@ -65,14 +65,14 @@ class Supervisor:
     def finished(self, name: str) -> None:
         self._flows[name].state = State.FINISHED
 
-    def failed(self, name: str, why: str, now_ms: int) -> int | None:
-        """How long to wait before the next attempt; None if there is none."""
+    def failed(self, name: str, why: str, now_ms: int, is_hopeless: bool = False) -> int | None:
+        """How long to wait before the next attempt; None if there is none, as where another would fail alike."""
         flow = self._flows[name]
         if flow.state is State.RUNNING and now_ms - flow.start_ms >= WELL_AFTER_MS:
             flow.failures = 0
         flow.failures += 1
         flow.why = why
-        if flow.failures > flow.restarts_max:
+        if flow.failures > flow.restarts_max or is_hopeless:
             flow.state = State.FAILED
             return None
         pause_ms = min(_FIRST_PAUSE_MS << (flow.failures - 1), _PAUSE_MS_MAX)

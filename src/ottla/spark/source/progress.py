@@ -1,9 +1,10 @@
-"""A stream's offsets as Spark writes them into the checkpoint: the JSON of Spark's Kafka connector, and two notes.
+"""A stream's offsets as Spark writes them into the checkpoint: the JSON of Spark's Kafka connector, and some notes.
 
 `{"topic": {"0": 42}}`, and where they apply, under names that no topic can have:
 
 `@start`  where the query began, in the offsets of its first batch. Spark writes down only where a batch ends and asks
           again for the beginning when it repeats the first one, by when "latest" has become something else.
+`@archive` which version of a table is read before the log, and how far (`archived_stream.py`).
 `@group`  the consumer group that shows this progress, and the brokers that keep it, so that a sink of the same cluster
           can commit it with the batch.
 """
@@ -16,6 +17,7 @@ from ottla.base.types import TopicName, TopicPartition
 
 Json: TypeAlias = dict[str, Any]
 _START, _GROUP = "@start", "@group"
+ARCHIVE = "@archive"
 
 
 class Group(NamedTuple):
