@@ -43,12 +43,15 @@ class OttlaDataSource(DataSource):
 
     def streamReader(self, schema: "StructType") -> "DataSourceStreamReader":
         from ottla.spark.option_words import OptionWords
+        from ottla.spark.source.archived_stream import ArchivedStreamReader
         from ottla.spark.source.options import parse_source_options
         from ottla.spark.source.stream import StreamReader
         from ottla.spark.source.tail import TailReader
 
         options = parse_source_options(OptionWords(self.options), is_stream=True)
-        return TailReader(options) if options.is_tail else StreamReader(options)
+        if options.is_tail:
+            return TailReader(options)
+        return StreamReader(options) if options.archive is None else ArchivedStreamReader(options)
 
     def writer(self, schema: "StructType", overwrite: bool) -> "DataSourceWriter":
         from ottla.spark.option_words import BadOption, OptionWords

@@ -90,13 +90,17 @@ class OptionWords:
                 raise BadOption(f"option '{name}' cannot be set: {why}")
         if not self.text(BOOTSTRAP):
             raise BadOption(f"option '{BOOTSTRAP}' must be set: the brokers to begin with, as HOST:PORT[,HOST:PORT…]")
-        return {name.removeprefix(KAFKA): text for name, text in self._given.items() if name.startswith(KAFKA)}
+        return self.below(KAFKA)
 
-    def refuse_misspelt(self, known: Iterable[str]) -> None:
+    def below(self, prefix: str) -> dict[str, str]:
+        """All whose names begin so, under what follows."""
+        return {name.removeprefix(prefix): text for name, text in self._given.items() if name.startswith(prefix)}
+
+    def refuse_misspelt(self, known: Iterable[str], prefixes: tuple[str, ...] = ()) -> None:
         """Spark adds names of its own, so a strange name is let pass unless it looks like one of ours."""
         ours = {name.lower(): name for name in known}
         for name in self._given:
-            if name in ours or name.startswith(KAFKA):
+            if name in ours or name.startswith((KAFKA, *prefixes)):
                 continue
             if close := get_close_matches(name, ours, 1, _CLOSE):
                 raise BadOption(f"there is no option '{name}'; '{ours[close[0]]}' is meant?")

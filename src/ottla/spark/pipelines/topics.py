@@ -1,6 +1,6 @@
 """Topics as DataFrames: from a cluster, or empty ones of the same shape for looking at plans."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -23,7 +23,7 @@ OWN_OPTIONS = frozenset({"format", "key", "key.format", "timestamp", "watermark"
 _CONNECTOR_OPTIONS = (
     "startingOffsets startingTimestamp startingOffsetsByTimestamp startingOffsetsByTimestampStrategy endingOffsets "
     "failOnDataLoss maxOffsetsPerTrigger minOffsetsPerTrigger maxTriggerDelay maxBytesPerTrigger minPartitions "
-    "maxRecordsPerPartition includeHeaders group pollWait rowsPerTask"
+    "maxRecordsPerPartition includeHeaders group pollWait rowsPerTask archive"
 )
 CONNECTOR_OPTIONS = frozenset(_CONNECTOR_OPTIONS.lower().split())
 
@@ -41,6 +41,7 @@ class ClusterTopics:
 
     def __init__(self, spark: "SparkSession", project: Project, format_: str = TOPIC_FORMAT) -> None:
         self._spark = spark
+        self._directory = project.directory
         self._client = client_options(project)
         self._format = format_
 
@@ -54,7 +55,8 @@ class ClusterTopics:
         return self._spark.read.format(self._format).options(**self._options(source)).load()
 
     def _options(self, source: Source) -> dict[str, str]:
-        return {**self._client, **connector_options(source), "subscribe": source.topic}
+        own = {**self._client, **connector_options(source), "subscribe": source.topic}
+        return {**own, **_places_of_archive(own, self._directory)}
 
 
 class EmptyTopics:
@@ -76,6 +78,15 @@ def client_options(project: Project) -> dict[str, str]:
         "kafka.bootstrap.servers": project.bootstrap,
         **{f"kafka.{name.removeprefix('kafka.')}": value for name, value in project.kafka.items()},
     }
+
+
+def _places_of_archive(options: Mapping[str, str], directory: Path) -> dict[str, str]:
+    """Paths are below the project, as those of the tables that it writes; Iceberg's tables have names instead."""
+    if "archive" not in options:
+        return {}
+    is_named = options.get("archive.format", "").lower() == "iceberg"
+    name, path = ("archive.path", options.get("archive.path", "lake")) if is_named else ("archive", options["archive"])
+    return {} if "://" in path else {name: str(directory / path)}
 
 
 def kind_of(source: Source) -> str:
@@ -118,5 +129,5 @@ def _unknown_options(source: Source) -> Iterator[Fault]:
     yield from (
         Fault(source.place, f"{source.name}: there is no option {name}{advice(name, known)}")
         for name in source.options
-        if name not in known and not name.startswith("kafka.")
+        if name not in known and not name.startswith(("kafka.", "archive."))
     )

@@ -8,9 +8,11 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from ottla.base.types import TopicPartition
 from ottla.spark import connections
+from ottla.spark.lake.archives import Archive
+from ottla.spark.source.archived import Cut, FilesToRead, file_tasks, opened, seam_of
 from ottla.spark.source.filters import Wanted, wanted_by
-from ottla.spark.source.options import SourceOptions
-from ottla.spark.source.planning import Range, tasks_of
+from ottla.spark.source.options import Assigned, SourceOptions
+from ottla.spark.source.planning import Ends, Range, tasks_of
 from ottla.spark.source.reading import ReadPlan
 from ottla.spark.source.topics import DataLoss, Topics
 
@@ -35,20 +37,29 @@ class BatchReader(DataSourceReader):
         self._plan = plan_of(options)
 
     def partitions(self) -> Sequence[InputPartition]:
-        ranges = connections.run(self._ranges(topics_of(self._options)))
-        tasks = tasks_of(ranges, self._options.splitting)
+        topics, splitting = topics_of(self._options), self._options.splitting
+        archive = opened(self._options)
+        start = connections.run(self._start(topics, archive))
+        ranges = connections.run(self._ranges(topics, start))
+        tasks: list[InputPartition] = [RangesToRead(task) for task in tasks_of(ranges, splitting)]
+        if archive is not None:
+            cut = cut_at(start, self._options, self._wanted)
+            tasks = [*file_tasks(archive, cut.files(archive), cut, splitting), *tasks]
         # Spark makes a task of its own kind when there is none.
-        return [RangesToRead(task) for task in tasks or [[]]]
+        return tasks or [RangesToRead([])]
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
-        assert isinstance(partition, RangesToRead)
-        return self._plan.rows(partition.ranges)
+        return rows_of(partition, self._plan)
 
-    async def _ranges(self, topics: Topics) -> list[Range]:
-        options = self._options
-        places = await topics.partitions()
-        start = await topics.start(options.start, places, options.is_late_start_refused)
-        end = await topics.end(options.end, places)
+    async def _start(self, topics: Topics, archive: Archive | None) -> Ends:
+        options, places = self._options, await topics.partitions()
+        if archive is not None:
+            return await seam_of(archive, topics, places, options.fail_on_data_loss)
+        return await topics.start(options.start, places, options.is_late_start_refused)
+
+    async def _ranges(self, topics: Topics, start: Ends) -> list[Range]:
+        places = sorted(start)
+        end = await topics.end(self._options.end, places)
         ranges = [self._range(place, start[place], end[place]) for place in places]
         return await self._since(topics, self._wanted.within(ranges))
 
@@ -72,6 +83,19 @@ class FilteringBatchReader(BatchReader):
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         self._wanted, handed_back = wanted_by(filters)
         return handed_back
+
+
+def rows_of(partition: InputPartition, plan: ReadPlan) -> Iterator["pa.RecordBatch"]:
+    """What a task does, whichever kind of it this is."""
+    if isinstance(partition, FilesToRead):
+        return partition.rows(plan.columns)
+    assert isinstance(partition, RangesToRead)
+    return plan.rows(partition.ranges)
+
+
+def cut_at(seam: Ends, options: SourceOptions, wanted: Wanted | None = None) -> Cut:
+    """What a table gives of the topics that are read; of a topic as a whole also what the log has forgotten."""
+    return Cut(seam, not isinstance(options.subscription, Assigned), wanted or Wanted())
 
 
 def plan_of(options: SourceOptions) -> ReadPlan:

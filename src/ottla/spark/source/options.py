@@ -7,6 +7,7 @@ from typing import TypeAlias
 from ottla.base.types import TopicPartition
 from ottla.client.offsets import Isolation
 from ottla.spark.arrow.schema import COLUMNS, COLUMNS_BY_DEFAULT
+from ottla.spark.lake.archives import FORMATS, ArchiveOptions
 from ottla.spark.option_words import BadOption, OptionWords
 from ottla.spark.source.positions import (
     EARLIEST,
@@ -21,6 +22,7 @@ from ottla.spark.source.positions import (
 )
 
 _WHICH = ("assign", "subscribe", "subscribePattern")
+_STARTINGS = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
 _ENDINGS = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
 _TRIGGERS = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "maxBytesPerTrigger")
 _SPLITS = ("minPartitions", "maxRecordsPerPartition", "rowsPerTask")
@@ -42,9 +44,7 @@ _KNOWN = (
     *_ENDINGS,
     *_TRIGGERS,
     *_NEEDLESS,
-    "startingOffsets",
-    "startingTimestamp",
-    "startingOffsetsByTimestamp",
+    *_STARTINGS,
     "startingOffsetsByTimestampStrategy",
     "failOnDataLoss",
     "minPartitions",
@@ -56,7 +56,9 @@ _KNOWN = (
     "rowsPerTask",
     "mode",
     "epoch",
+    "archive",
 )
+_ARCHIVE = "archive."
 
 
 @dataclass(frozen=True)
@@ -114,10 +116,12 @@ class SourceOptions:
     is_tail: bool
     epoch_ms: int
     """In tail mode: how long one task follows the log, at most."""
+    archive: ArchiveOptions | None = None
+    """The table that is read before the log, where there is one."""
 
 
 def parse_source_options(given: OptionWords, is_stream: bool) -> SourceOptions:
-    given.refuse_misspelt(_KNOWN)
+    given.refuse_misspelt(_KNOWN, (_ARCHIVE,))
     kafka = given.kafka()
     start, end = _start(given, is_stream), _end(given, is_stream)
     group = given.text("group")
@@ -145,6 +149,7 @@ def parse_source_options(given: OptionWords, is_stream: bool) -> SourceOptions:
         poll_wait_ms=given.duration_ms("pollWait", _POLL_WAIT_MS),
         is_tail=_is_tail(given, is_stream),
         epoch_ms=given.duration_ms("epoch", _EPOCH_MS),
+        archive=_archive(given),
     )
 
 
@@ -157,6 +162,25 @@ def _is_tail(given: OptionWords, is_stream: bool) -> bool:
         if name in given:
             raise BadOption(f"option '{name}' means nothing in mode 'tail', where one task follows the log")
     return True
+
+
+def _archive(given: OptionWords) -> ArchiveOptions | None:
+    more = given.below(_ARCHIVE)
+    name = given.text("archive")
+    if name is None:
+        if more:
+            raise BadOption(f"option '{_ARCHIVE}{min(more)}' says nothing without the option 'archive', the table")
+        return None
+    if not name:
+        raise BadOption("option 'archive' is the path of a table (of Iceberg its name), not empty")
+    for option in (*_STARTINGS, *_ENDINGS):
+        if option in given and given.text(option) != ("earliest" if option in _STARTINGS else "latest"):
+            raise BadOption(f"option '{option}' cannot be set with an archive, which is read from its beginning; "
+                            "conditions on offset and timestamp say what is wanted of it")  # fmt: skip
+    if given.text("mode") == "tail":
+        raise BadOption("mode 'tail' follows a topic from where it is; an archive is for the other modes")
+    kind = given.one_of("archive.format", FORMATS, "delta")
+    return ArchiveOptions(kind, name, {key: value for key, value in more.items() if key != "format"})
 
 
 def parse_columns(given: OptionWords) -> tuple[str, ...]:

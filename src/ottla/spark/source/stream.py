@@ -19,7 +19,7 @@ from ottla.base.types import TopicPartition
 from ottla.client.failures import ClientFailure, NoSuchTopic
 from ottla.client.offsets import commit_offsets
 from ottla.spark import connections
-from ottla.spark.source.batch import RangesToRead, plan_of, topics_of
+from ottla.spark.source.batch import RangesToRead, plan_of, rows_of, topics_of
 from ottla.spark.source.options import SourceOptions
 from ottla.spark.source.planning import limited, limited_in_bytes, ranges_between, tasks_of
 from ottla.spark.source.progress import Group, Json, Progress
@@ -167,8 +167,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [RangesToRead(task) for task in tasks_of(ranges, self._options.splitting)]
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
-        assert isinstance(partition, RangesToRead)
-        return self._plan.rows(partition.ranges)
+        return rows_of(partition, self._plan)
 
     # Progress
 
