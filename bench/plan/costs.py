@@ -124,6 +124,15 @@ class Costs:
         taken |= {name: Cost(float(f"{value:.4g}"), "python -m bench.plan --measure") for name, value in found.items()}
         return Costs(taken, measured)
 
+    def scaled(self, times: float) -> "Costs":
+        """As if the processor took so many times as long for everything."""
+        units = ("_us", "_s_per_gb", "_ms")
+        taken = {
+            name: Cost(one.value * times, one.source) if name.endswith(units) else one
+            for name, one in self._taken.items()
+        }
+        return Costs(taken, self.measured)
+
     def to_json(self) -> str:
         costs = {name: {"value": one.value, "source": one.source} for name, one in sorted(self._taken.items())}
         return json.dumps({"measured": self.measured, "costs": costs}, indent=1, ensure_ascii=False) + "\n"

@@ -6,7 +6,7 @@ from bench.page import table
 from bench.plan.breaks import NODES, breaks
 from bench.plan.checks import checks
 from bench.plan.costs import MEANINGS, Costs
-from bench.plan.failover import Crash, course
+from bench.plan.failover import Crash, course, partitions_until_it_breaks
 from bench.plan.latency import Latency, Load, Prices, acks_all
 from bench.plan.metadata import group_load_seconds, weigh
 from bench.plan.rebalance import Group, Step
@@ -19,6 +19,7 @@ NODE_COUNTS = (1, 3, 6, 12, 24, 48)
 SHARES = (0.2, 0.5, 0.8)
 MEMBERS = (10, 50, 200, 600)
 _CLIENTS_PER_NODE = 500
+_SHARE_OF_ERRORS = 0.4
 
 
 def count(value: float) -> str:
@@ -188,6 +189,37 @@ def rebalance(lived: dict[tuple[str, int], Steps]) -> str:
     return table(head, rows)
 
 
+def errors(costs: Costs) -> str:
+    """What the plan would say if the processor's part of all costs were wrong by a factor of two."""
+    rate = rate_at(costs, Load(), _SHARE_OF_ERRORS)
+    crash = Crash(12, 100_000, _CLIENTS_PER_NODE * 12)
+    columns = []
+    for times in (0.5, 1.0, 2.0):
+        other = costs.scaled(times)
+        per_node = capacity(other, Flow(batch_bytes=16_384, fetch_bytes=64_000), 12)
+        found = acks_all(other, Load(batches_per_s=rate))
+        gone = course(other, crash)
+        first = min(breaks(other, NODES), key=lambda one: one.reached if one.unit == "partitions" else float("inf"))
+        columns.append(
+            (
+                f"{count(per_node.mb_per_s)} MB/s",
+                f"{number(found.p50_ms)} / {number(found.p99_ms)} ms",
+                f"{gone.median_client:.1f} s",
+                f"{count(partitions_until_it_breaks(other, NODES))}",
+                f"{count(first.reached)}",
+            )
+        )
+    about = (
+        "12 nodes, 3 replicas, batches of 16 KiB",
+        f"acks=all on 3 nodes, {count(rate)} batches/s a node: p50 / p99",
+        "fail-over, 12 nodes, 100,000 partitions: half of the clients",
+        "partitions until the controller's decision breaks, 12 nodes",
+        "partitions until anything breaks, 12 nodes",
+    )
+    rows = [(what, *cells) for what, *cells in zip(about, *columns, strict=True)]
+    return table(("", "costs half as high", "as measured", "twice as high"), rows)
+
+
 def limits(costs: Costs) -> str:
     rows = [(one.what, one.when, f"{count(one.reached)} {one.unit}", one.then) for one in breaks(costs, NODES)]
     return table(("", "too much is", f"reached at, with {NODES} nodes", "what would be changed then"), rows)
@@ -202,5 +234,6 @@ TABLES: dict[str, Callable[[Costs], str]] = {
     "groups": groups,
     "fail-over": fail_over,
     "limits": limits,
+    "errors": errors,
 }
 """By the name of their place in the page; rebalances are told apart, because the picture needs them too."""

@@ -148,6 +148,13 @@ def test_figures_of_the_race_are_preferred_and_say_where_they_are_from(tmp_path:
     assert Costs.from_json(found.to_json()).items() == sorted(found.items())
 
 
+def test_costs_that_are_higher_change_times_and_not_sizes() -> None:
+    twice = ROUND.scaled(2)
+    assert twice["decide_us"] == 200 and twice["restart_partition_ms"] == 2 and twice["produce_s_per_gb"] == 2
+    assert (twice["change_bytes"], twice["partition_kb"], twice["fsynced_per_s"]) == (1, 1, 1)
+    assert partitions_until_it_breaks(twice, 4) == pytest.approx(partitions_until_it_breaks(ROUND, 4) / 2, rel=0.01)
+
+
 def test_a_chart_is_a_picture_that_a_browser_takes() -> None:
     lines = (Line("a & b", ((1.0, 2.0), (10.0, 3.0))), Line("c", ((1.0, 0.5), (10.0, 30.0))))
     picture = draw("four < five", [Panel("p", "across", "up", lines)] * 4)
