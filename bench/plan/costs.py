@@ -103,6 +103,9 @@ class Costs:
     def __contains__(self, name: str) -> bool:
         return name in self._taken
 
+    def source(self, name: str) -> str:
+        return self._taken[name].source
+
     def items(self) -> list[tuple[str, Cost]]:
         return list(self._taken.items())
 

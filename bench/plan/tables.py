@@ -31,9 +31,8 @@ def count(value: float) -> str:
 
 
 def inputs(costs: Costs) -> str:
-    sources = {name: cost.source for name, cost in costs.items()}
     rows = [
-        (meaning, f"{number(costs[name])} {unit}".strip(), f"`{sources[name]}`")
+        (meaning, f"{number(costs[name])} {unit}".strip(), f"`{costs.source(name)}`")
         for name, (unit, meaning) in MEANINGS.items()
     ]
     return table(("", "figure", "from"), rows) + f"\n\nMeasured by the plan itself: {costs.measured}."
