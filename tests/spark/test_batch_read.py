@@ -36,6 +36,7 @@ def test_rows_have_what_records_have(spark: SparkSession, topic: Topic) -> None:
     assert (first["micros"], first["timestampType"]) == (1_700_000_000_123_000, 0)
     assert [(header["key"], header["value"]) for header in first["headers"]] == [("h", b"1"), ("h", None)]
     assert (second["key"], second["value"], second["micros"]) == (None, None, 1_700_000_000_124_000)
+    assert second["headers"] is None
 
 
 def test_batches_are_read_however_they_are_compressed(spark: SparkSession, topic: Topic) -> None:

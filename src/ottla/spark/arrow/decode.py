@@ -147,7 +147,7 @@ class _Rows:
         self.kinds = np.empty(room, np.int32)
         self._places = (np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int64))
         self._bounds = (np.zeros(room + 1, np.int32), np.zeros(room + 1, np.int32), np.zeros(room + 1, np.int32))
-        self._bits = (_bitmap(room), _bitmap(room))
+        self._bits = (_bitmap(room), _bitmap(room), _bitmap(room))
         self._totals = np.zeros(kernels.TOTALS, np.int64)
 
     def parse(self, window: Window) -> _Piece | None:
@@ -183,6 +183,7 @@ class _Rows:
         )
 
     def headers(self) -> pa.Array:
+        """Null where a record has none, not empty: so it is in the connector."""
         totals = self._totals
         count, nulls = int(totals[kernels.HEADERS]), int(totals[kernels.NULL_HEADER_VALUES])
         bounds = (np.zeros(count + 1, np.int32), np.zeros(count + 1, np.int32))
@@ -204,7 +205,9 @@ class _Rows:
         )
         pairs = pa.StructArray.from_arrays([_text(keys), values], fields=list(HEADERS_TYPE.value_type))
         starts = pa.py_buffer(self._bounds[2][: self.count + 1])
-        return pa.Array.from_buffers(HEADERS_TYPE, self.count, [None, starts], null_count=0, children=[pairs])
+        without = int(totals[kernels.WITHOUT_HEADERS])
+        there = pa.py_buffer(self._bits[2]) if without else None
+        return pa.Array.from_buffers(HEADERS_TYPE, self.count, [there, starts], null_count=without, children=[pairs])
 
 
 def _laid_out(pieces: list[_Piece]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:

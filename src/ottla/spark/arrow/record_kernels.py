@@ -21,8 +21,8 @@ Int: TypeAlias = Any
 FROM, TO, BASE_OFFSET, LAST_OFFSET_DELTA, BASE_TIMESTAMP, APPEND_TIMESTAMP, IS_APPEND_TIME, COUNT = range(8)
 # Entries of `totals`.
 ROWS, BAD_SEGMENT, NULL_KEYS, NULL_VALUES, KEY_BYTES, VALUE_BYTES = range(6)
-HEADERS, HEADER_KEY_BYTES, HEADER_VALUE_BYTES, NULL_HEADER_VALUES = range(6, 10)
-TOTALS = 10
+HEADERS, HEADER_KEY_BYTES, HEADER_VALUE_BYTES, NULL_HEADER_VALUES, WITHOUT_HEADERS = range(6, 11)
+TOTALS = 11
 
 _ONE = np.uint64(1)
 _SEVEN = np.uint64(7)
@@ -106,14 +106,15 @@ def parse(
     numbers: tuple[Longs, Longs, Ints],
     places: tuple[Longs, Longs, Longs],
     bounds: tuple[Ints, Ints, Ints],
-    bits: tuple[Bytes, Bytes],
+    bits: tuple[Bytes, Bytes, Bytes],
     totals: Longs,
 ) -> None:
     """Read the records of all segments whose offsets lie in the window [first, end).
 
     `numbers`: offsets, timestamps in microseconds and their types. `places`: where the row's key, value and headers
-    start in `data`. `bounds`: Arrow's offsets of the three, `bits`: its bitmaps of the first two. The arrays have room
-    for all records that the segments claim. Ends at the first malformed segment and leaves its number in `totals`.
+    start in `data`. `bounds`: Arrow's offsets of the three, `bits`: its bitmaps of what is there, where no headers are
+    none. The arrays have room for all records that the segments claim. Ends at the first malformed segment and leaves
+    its number in `totals`.
     """
     totals[BAD_SEGMENT] = -1
     for segment in range(len(segments)):
@@ -130,7 +131,7 @@ def _parse_segment(
     numbers: tuple[Longs, Longs, Ints],
     places: tuple[Longs, Longs, Longs],
     bounds: tuple[Ints, Ints, Ints],
-    bits: tuple[Bytes, Bytes],
+    bits: tuple[Bytes, Bytes, Bytes],
     totals: Longs,
 ) -> bool:
     at: Int
@@ -157,11 +158,13 @@ def _parse_segment(
         places[0][row], places[1][row], places[2][row] = key_at, value_at, header_at
         bits[0][row >> 3] |= np.uint8(key_size >= 0) << (row & 7)
         bits[1][row >> 3] |= np.uint8(value_size >= 0) << (row & 7)
+        bits[2][row >> 3] |= np.uint8(header_count > 0) << (row & 7)
         totals[NULL_KEYS] += key_size < 0
         totals[NULL_VALUES] += value_size < 0
         totals[KEY_BYTES] += max(key_size, 0)
         totals[VALUE_BYTES] += max(value_size, 0)
         totals[HEADERS] += header_count
+        totals[WITHOUT_HEADERS] += header_count == 0
         totals[HEADER_KEY_BYTES] += header_key_bytes
         totals[HEADER_VALUE_BYTES] += header_value_bytes
         totals[NULL_HEADER_VALUES] += header_nulls

@@ -72,7 +72,7 @@ def row_of(record: Record, topic: str, partition: int, is_append_time: bool) -> 
         "offset": record.offset,
         "timestamp": EPOCH + timedelta(milliseconds=record.timestamp),
         "timestampType": int(is_append_time),
-        "headers": [{"key": name, "value": value} for name, value in record.headers],
+        "headers": [{"key": name, "value": value} for name, value in record.headers] or None,
     }
 
 
