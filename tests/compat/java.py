@@ -1,4 +1,4 @@
-"""Apache Kafka's jars: fetched once through Maven into an ignored folder, run with a small heap."""
+"""Apache Kafka's jars and those of Spark's Kafka connector: fetched once through Maven into an ignored folder."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ import os
 import re
 import shutil
 import subprocess
+from importlib.util import find_spec
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-POM = Path(__file__).with_name("java") / "pom.xml"
+_POMS = Path(__file__).with_name("java")
+POM = _POMS / "pom.xml"
+SPARK_POM = _POMS / "spark" / "pom.xml"
 RESOLVE_SECONDS_MAX = 600
 
 LOG4J = """\
@@ -29,32 +32,65 @@ class Missing(RuntimeError):
 
 
 def kafka_version() -> str:
-    found = re.search(r"<kafka.version>(.+?)</kafka.version>", POM.read_text())
-    assert found is not None
-    return found[1]
+    return _version("kafka", POM)
+
+
+def connector_version() -> str:
+    """Of Spark's Kafka connector."""
+    return _version("spark", SPARK_POM)
 
 
 @functools.cache
 def kafka_libs() -> Path:
     """The folder of jars, resolved on first use."""
-    libs = ROOT / ".peers" / "kafka" / kafka_version() / "libs"
+    version = kafka_version()
+    return _resolved(f"kafka/{version}", POM, f"kafka-clients-{version}.jar", f"Apache Kafka {version}")
+
+
+@functools.cache
+def connector_jars() -> tuple[Path, ...]:
+    """Spark's Kafka connector and what it needs beyond the jars of PySpark; resolved on first use."""
+    spark = find_spec("pyspark")
+    if spark is None or spark.origin is None:
+        raise Missing("no PySpark on this machine: pip install 'ottla[spark]'")
+    version = connector_version()
+    connector = f"spark-sql-kafka-0-10_2.13-{version}.jar"
+    libs = _resolved(f"spark/{version}", SPARK_POM, connector, f"Spark's Kafka connector {version}")
+    has = {_artifact(jar) for jar in (Path(spark.origin).parent / "jars").glob("*.jar")}
+    return tuple(jar for jar in sorted(libs.glob("*.jar")) if _artifact(jar) not in has)
+
+
+def _version(what: str, pom: Path) -> str:
+    found = re.search(rf"<{what}.version>(.+?)</{what}.version>", pom.read_text())
+    assert found is not None
+    return found[1]
+
+
+def _artifact(jar: Path) -> str:
+    """A jar's name without its version."""
+    return re.sub(r"-\d[^/]*$", "", jar.stem)
+
+
+def _resolved(place: str, pom: Path, jar: str, what: str) -> Path:
+    """The folder with all that a pom asks for; fetched unless `jar` is in it."""
+    libs = ROOT / ".peers" / place / "libs"
     if shutil.which("java") is None:
-        raise Missing("no java on this machine: Apache Kafka's client and tools need one")
-    if not (libs / f"kafka-clients-{kafka_version()}.jar").exists():
-        _resolve(libs)
+        raise Missing(f"no java on this machine: {what} needs one")
+    if not (libs / jar).exists():
+        _resolve(libs, pom, what)
     return libs
 
 
-def _resolve(libs: Path) -> None:
+def _resolve(libs: Path, pom: Path, what: str) -> None:
     """Fetch beside the folder and rename: another process may be at it as well."""
     if shutil.which("mvn") is None:
-        raise Missing("no mvn on this machine: it fetches Apache Kafka's jars")
+        raise Missing(f"no mvn on this machine: it fetches {what}")
     fetched = libs.with_name(f"libs.{os.getpid()}")
-    command = ["mvn", "-q", "-B", "-f", str(POM), "dependency:copy-dependencies", f"-DoutputDirectory={fetched}"]
+    command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={fetched}"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=RESOLVE_SECONDS_MAX)
     if done.returncode != 0:
         shutil.rmtree(fetched, ignore_errors=True)
-        raise Missing(f"mvn could not fetch Apache Kafka {kafka_version()}: {done.stdout[-300:]}")
+        raise Missing(f"mvn could not fetch {what}: {done.stdout[-300:]}")
     try:
         fetched.rename(libs)
     except OSError:
