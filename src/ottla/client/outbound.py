@@ -17,6 +17,7 @@ from ottla.base.limits import PRODUCER_BATCHES_REMEMBERED
 from ottla.base.types import Offset, TopicPartition
 from ottla.client.deadline import Backoff
 from ottla.client.failures import FENCING, BrokerRefused, ClientFailure, ConnectionLost, Fenced, OutcomeUnknown
+from ottla.wire.batch_header import Bytes
 
 _STORED_PERHAPS = frozenset(
     {
@@ -37,7 +38,7 @@ class NotDelivered(ClientFailure):
 
 @dataclass(slots=True, eq=False)
 class Batch:
-    records: bytes
+    records: Bytes
     give_up_at: float
     number: int = -1
     is_uncertain: bool = False

@@ -21,7 +21,7 @@ from ottla.client.metadata import NO_LEADER
 from ottla.client.outbound import STORED_BEFORE, Batch, Outbound, Settled
 from ottla.client.spread import NoAnswer
 from ottla.client.versions import ANY, Span
-from ottla.wire.batch_header import read_header
+from ottla.wire.batch_header import Bytes, read_header
 from ottla.wire.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -67,7 +67,7 @@ class BatchSender:
         self._tasks: set[asyncio.Task[None]] = set()
         self._bug: BaseException | None = None
 
-    async def submit(self, place: TopicPartition, records: bytes) -> asyncio.Future[Offset | None]:
+    async def submit(self, place: TopicPartition, records: Bytes) -> asyncio.Future[Offset | None]:
         """Taken into the queue; the future tells its offset (None: stored, but the broker has forgotten where)."""
         header = read_header(records)
         if header.producer_id < 0 or header.base_sequence < 0:

@@ -19,7 +19,7 @@ from ottla.client.metadata import by_topic
 from ottla.client.produce import BatchSender, Manner
 from ottla.client.versions import ANY, Span, Versions
 from ottla.wire.batch import ProducerStamp
-from ottla.wire.batch_header import SEQUENCE_MAX, read_header
+from ottla.wire.batch_header import SEQUENCE_MAX, Bytes, read_header
 from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from ottla.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from ottla.wire.messages.end_txn import EndTxnRequest
@@ -106,7 +106,7 @@ class TransactionalProducer:
         self._sequences[place] = (sequence + record_count) & SEQUENCE_MAX
         return ProducerStamp(self.identity.producer_id, self.identity.epoch, sequence, True)
 
-    async def submit(self, place: TopicPartition, records: bytes) -> asyncio.Future[Offset | None]:
+    async def submit(self, place: TopicPartition, records: Bytes) -> asyncio.Future[Offset | None]:
         """On its way; `flush` tells whether it arrived, and the future where."""
         header = read_header(records)
         if (header.producer_id, header.producer_epoch) != self.identity[1:] or not header.is_transactional:

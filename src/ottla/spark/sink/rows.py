@@ -64,4 +64,4 @@ class RowWriter:
 
     async def _submit(self, batches: Sequence[EncodedBatch]) -> None:
         for batch in batches:
-            await self._producer.submit(batch.partition, bytes(batch.content))
+            await self._producer.submit(batch.partition, batch.content)
