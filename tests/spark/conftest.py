@@ -84,5 +84,5 @@ def other_topic(node: Broker) -> Topic:
 
 def a_topic(node: Broker) -> Topic:
     name = f"topic-{next(_numbers)}"
-    node.create_topic(name, 2)
+    node.create_topic(name, 2, {"retention.ms": -1})  # records of long ago stay, however long a test takes
     return Topic(node.bootstrap, name)

@@ -9,9 +9,9 @@ from ottla.client.cluster import Cluster
 from ottla.client.failures import ClientFailure
 from ottla.client.transactions import TransactionalProducer
 from ottla.spark import connections
+from ottla.spark.internals import spare_collections
 from ottla.spark.sink.exactly_once import Member
 from ottla.spark.sink.options import SinkOptions
-from ottla.spark.sink.rows import RowWriter
 
 
 def stage(
@@ -26,6 +26,8 @@ def stage(
     connections.run(producer.init())
     is_whole = False
     try:
+        from ottla.spark.sink.rows import RowWriter  # brings numba, which only tasks need
+
         writer = RowWriter(options, cluster, producer)
         writer.write(first)
         for batch in waiting:
@@ -34,6 +36,7 @@ def stage(
         is_whole = True
     finally:
         connections.run(_leave(producer, is_whole))
+    spare_collections()
     return Member(producer.identity, producer.joins_by_itself), writer.row_count
 
 

@@ -1,10 +1,15 @@
-"""What a task does: fetch its ranges of offsets and hand out rows, many at a time."""
+"""What a task does: fetch its ranges of offsets and hand out rows, many at a time.
+
+Planning imports this as well, in a fresh process for every query, and never decodes: what brings numba along is
+imported by the tasks.
+"""
 
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -15,10 +20,13 @@ from ottla.client.failures import BrokerRefused, ClientFailure
 from ottla.client.fetch import Appetite, FetchOutcome, OutOfRange
 from ottla.client.offsets import Isolation, earliest_offsets
 from ottla.spark import connections
-from ottla.spark.arrow.decode import RecordDecoder
 from ottla.spark.arrow.visible import Fetched, Window
+from ottla.spark.internals import spare_collections
 from ottla.spark.source.planning import OFFSET_MAX, Ends, Range
 from ottla.spark.source.topics import DataLoss
+
+if TYPE_CHECKING:
+    from ottla.spark.arrow.decode import RecordDecoder
 
 log = logging.getLogger("ottla.spark")
 
@@ -42,13 +50,19 @@ class ReadPlan:
 
     def rows(self, ranges: Sequence[Range]) -> Iterator[pa.RecordBatch]:
         """In the order of the log within each partition."""
-        decoder = RecordDecoder(self.columns)
+        decoder = self.decoder()
         left = list(ranges)
         with ThreadPoolExecutor(1) as ahead:
             while left:
                 together = {one.place: one for one in reversed(left)}
                 left = [one for one in left if together[one.place] is not one]
                 yield from _Round(self, decoder, list(together.values())).rows(ahead)
+        spare_collections()
+
+    def decoder(self) -> "RecordDecoder":
+        from ottla.spark.arrow.decode import RecordDecoder
+
+        return RecordDecoder(self.columns)
 
     def follow(self, starts: Ends) -> "Follower":
         """What comes behind these offsets, for as long as somebody asks."""
@@ -59,7 +73,7 @@ class _Round:
     """One range of each of several partitions, read side by side."""
 
     def __init__(
-        self, plan: ReadPlan, decoder: RecordDecoder, ranges: Sequence[Range], wait_ms: int = _WAIT_MS
+        self, plan: ReadPlan, decoder: "RecordDecoder", ranges: Sequence[Range], wait_ms: int = _WAIT_MS
     ) -> None:
         self._plan = plan
         self._wait_ms = wait_ms
@@ -165,7 +179,7 @@ class Follower:
 
     def __init__(self, plan: ReadPlan, starts: Ends) -> None:
         ranges = [Range(place, start, OFFSET_MAX) for place, start in starts.items()]
-        self._round = _Round(plan, RecordDecoder(plan.columns), ranges, _FOLLOW_WAIT_MS)
+        self._round = _Round(plan, plan.decoder(), ranges, _FOLLOW_WAIT_MS)
         self._last_rows = time.monotonic()
 
     @property
