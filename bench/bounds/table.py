@@ -14,7 +14,6 @@ from bench.race.result import OURS, Result
 from bench.race.table import number
 
 RESULT = Path(__file__).resolve().parents[1] / "result.json"
-_FILES_PER_PARTITION = 3
 Bounds = dict[str, float]
 
 
@@ -103,9 +102,9 @@ BESIDE = (
         _MANY,
         "restart s",
         "open_us",
-        "opening three files per partition",
+        "opening a file for each partition",
         "",
-        10_000 * _FILES_PER_PARTITION / 1e6,
+        10_000 / 1e6,
     ),
     Beside(
         "start",
