@@ -47,9 +47,21 @@ def build(arguments: Sequence[str]) -> typer.Typer:
     ) -> None: ...
 
     asked = arguments[0] if arguments else ""
+    if asked == "start":
+        _load_structlog_alone()
     for name in [asked] if asked in COMMANDS else COMMANDS:
         import_module(COMMANDS[name]).register(app)
     return app
+
+
+def _load_structlog_alone() -> None:
+    """Without rich, which it takes for its tracebacks if it can: they are not worth a twelfth of a node's memory."""
+    if "structlog" not in sys.modules and "rich" not in sys.modules:
+        sys.modules["rich"] = None  # type: ignore[assignment]  # "not to be had", to whoever imports it
+        try:
+            import_module("structlog")
+        finally:
+            del sys.modules["rich"]
 
 
 def _tell_version(wanted: bool) -> None:

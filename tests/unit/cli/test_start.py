@@ -112,6 +112,17 @@ def test_a_file_that_is_not_there_is_said() -> None:
 # --- the command itself
 
 
+def test_a_node_loads_nothing_that_draws_tables() -> None:
+    code = (
+        "import sys; from ottla.cli.main import build; build(['start'])\n"
+        "import ottla.broker.server, structlog\n"
+        "print('rich' in sys.modules, 'pygments' in sys.modules, structlog.dev.rich)\n"
+        "import rich"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False False None"
+
+
 def start(*arguments: str) -> subprocess.Popen[str]:
     environment = {**os.environ, "OTTLA_LOG_LEVEL": "warning"}
     return subprocess.Popen(
