@@ -83,6 +83,7 @@ WORKLOADS = (
         living.many_partitions,
         "creation: one fsync of the metadata log per request, four files per partition; restart: opening them",
         disk_gb=1.0,
+        runs_max=3,
     ),
     Workload(
         "compaction",
