@@ -55,11 +55,18 @@ def write(rows: DataFrame, bootstrap: str, topic: str, checkpoint: str) -> None:
 # --- the rest: orders and payments to begin with, and the proof
 
 
-def produce(spark: SparkSession, bootstrap: str) -> None:
-    """An order a minute. Three of four are paid ten minutes later; every tenth payment takes two hours: too late."""
+def make_topics(bootstrap: str) -> None:
+    """Anew: what an earlier run has left is deleted."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
+    left = list(admin.list_topics(timeout=10).topics.keys() & {ORDERS, PAYMENTS, PAID})
+    for deleted in admin.delete_topics(left).values() if left else ():
+        deleted.result(10)
     for created in admin.create_topics([NewTopic(name, 2, 1) for name in (ORDERS, PAYMENTS, PAID)]).values():
         created.result(10)
+
+
+def produce(spark: SparkSession, bootstrap: str) -> None:
+    """An order a minute. Three of four are paid ten minutes later; every tenth payment takes two hours: too late."""
     orders = spark.range(0, COUNT, 1, 1).selectExpr(
         "id AS order",
         "concat('customer-', id % 7) AS customer",
@@ -75,6 +82,7 @@ def produce(spark: SparkSession, bootstrap: str) -> None:
 
 
 def main(bootstrap: str) -> None:
+    make_topics(bootstrap)
     spark = ottla.spark.session("join")
     produce(spark, bootstrap)
     orders = read(spark, bootstrap, ORDERS, ORDER)

@@ -99,11 +99,18 @@ def clicks_of_everybody() -> list[tuple[str, int, int]]:
     ]
 
 
-def produce(bootstrap: str) -> None:
-    """At last some clicks of somebody else, hours later: time goes on with them, and the last sessions are closed."""
+def make_topics(bootstrap: str) -> None:
+    """Anew: what an earlier run has left is deleted."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
+    left = list(admin.list_topics(timeout=10).topics.keys() & {CLICKS, SESSIONS})
+    for deleted in admin.delete_topics(left).values() if left else ():
+        deleted.result(10)
     for created in admin.create_topics([NewTopic(CLICKS, 1, 1), NewTopic(SESSIONS, 1, 1)]).values():
         created.result(10)
+
+
+def produce(bootstrap: str) -> None:
+    """At last some clicks of somebody else, hours later: time goes on with them, and the last sessions are closed."""
     producer = Producer({"bootstrap.servers": bootstrap})
     for visitor, second, cents in [*clicks_of_everybody(), *[("the last one", 100_000, 0)] * 400]:
         click = {"visitor": visitor, "at": 1_700_000_000 + second, "cents": cents}
@@ -112,6 +119,7 @@ def produce(bootstrap: str) -> None:
 
 
 def main(bootstrap: str) -> None:
+    make_topics(bootstrap)
     spark = ottla.spark.session("sessions")
     produce(bootstrap)
     with tempfile.TemporaryDirectory() as checkpoint:

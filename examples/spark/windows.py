@@ -61,12 +61,19 @@ def publish(sums: DataFrame, bootstrap: str, checkpoint: str) -> StreamingQuery:
 # --- the rest: readings to begin with, and the proof
 
 
-def produce(bootstrap: str) -> None:
-    """Batches of readings of one watt, a minute apart, and three that are out of order."""
+def make_topics(bootstrap: str) -> None:
+    """Anew: what an earlier run has left is deleted."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
+    left = list(admin.list_topics(timeout=10).topics.keys() & {READINGS, SUMS})
+    for deleted in admin.delete_topics(left).values() if left else ():
+        deleted.result(10)
     compacted = {"cleanup.policy": "compact"}  # the log need keep only the last sum of an hour
     for created in admin.create_topics([NewTopic(READINGS, 1, 1), NewTopic(SUMS, 1, 1, config=compacted)]).values():
         created.result(10)
+
+
+def produce(bootstrap: str) -> None:
+    """Batches of readings of one watt, a minute apart, and three that are out of order."""
     minutes = list(range(4 * BATCH))
     minutes[BATCH + 25] = 119  # for the hour from 1:00: five minutes late, and that hour is kept
     minutes[-2:] = [30, 90]  # for the hours from 0:00 and 1:00, which are closed by then
@@ -78,6 +85,7 @@ def produce(bootstrap: str) -> None:
 
 
 def main(bootstrap: str) -> None:
+    make_topics(bootstrap)
     spark = ottla.spark.session("windows")
     produce(bootstrap)
     with tempfile.TemporaryDirectory() as checkpoint:

@@ -8,7 +8,8 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
-TOPIC = "payments"
+TOPIC = "to-delta-payments"
+"""As the example's pipeline calls it, which runs here, too."""
 PARTITIONS = 3
 PAYMENTS = 300_000
 WAIT_SECONDS_MAX = 60.0

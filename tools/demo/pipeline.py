@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tools.demo.payments import PAYMENTS, QUIET, TOPIC, WAIT_SECONDS_MAX, NotProven, cents_of, prove, read_all, say
 
 PROJECT = Path(__file__).parents[2] / "examples" / "spark" / "to_delta"
-LARGE, DEAD = "payments.large", "payments.dlq"
+LARGE, DEAD = f"{TOPIC}.large", f"{TOPIC}.dlq"
 LARGE_CENTS_MIN = 90_000
 NO_PAYMENTS = ["no json", '{"number": 7}', '{"number": 8, "cents": "many"}']
 SPARK_SECONDS_MAX = 300.0

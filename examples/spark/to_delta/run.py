@@ -1,6 +1,6 @@
-"""A topic into a Delta table, with a dead-letter topic: the pipeline is transformations/payments.sql.
+"""A topic into a Delta table, with a dead-letter topic: the pipeline is transformations/payments.sql and large.py.
 
-This script makes the topics, writes payments and some records that are none, runs the pipeline once
+This script makes the topics anew, writes payments and some records that are none, runs the pipeline once
 (`ottla pipeline run --once`), and proves the sums: every record is in the table or among the dead letters, once.
 """
 
@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 from confluent_kafka.admin import AdminClient, NewTopic
 from deltalake import DeltaTable
 
-PAYMENTS, LARGE, DEAD = "payments", "payments.large", "payments.dlq"
+PAYMENTS, LARGE, DEAD = "to-delta-payments", "to-delta-payments.large", "to-delta-payments.dlq"
 PARTITIONS, COUNT = 3, 10_000
 NO_PAYMENTS = ("no json", '{"number": 7}', '{"number": 8, "cents": "many"}')
 SECONDS_MAX = 240
@@ -26,10 +26,17 @@ def cents_of(number: int) -> int:
     return number * 7919 % 100_000
 
 
-def produce(bootstrap: str) -> None:
+def make_topics(bootstrap: str) -> None:
+    """Anew: what an earlier run has left is deleted."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
+    left = list(admin.list_topics(timeout=10).topics.keys() & {PAYMENTS, LARGE, DEAD})
+    for deleted in admin.delete_topics(left).values() if left else ():
+        deleted.result(10)
     for created in admin.create_topics([NewTopic(PAYMENTS, PARTITIONS, 1), NewTopic(LARGE), NewTopic(DEAD)]).values():
         created.result(10)
+
+
+def produce(bootstrap: str) -> None:
     producer = Producer({"bootstrap.servers": bootstrap})
     payments = [json.dumps({"number": number, "cents": cents_of(number)}) for number in range(COUNT)]
     for number, value in enumerate([*payments, *NO_PAYMENTS]):
@@ -70,6 +77,7 @@ def check_topics(bootstrap: str) -> None:
 
 
 def main(bootstrap: str) -> None:
+    make_topics(bootstrap)
     produce(bootstrap)
     with tempfile.TemporaryDirectory() as directory:
         # On a copy, so that the table and the checkpoints of a trial do not stay in the project.

@@ -1,6 +1,6 @@
 """Word count, the first example of Kafka Streams, as a pipeline in SQL: transformations/word_count.sql.
 
-This script makes the two topics, writes lines, runs the pipeline once (`ottla pipeline run --once`), and counts by
+This script makes the two topics anew, writes lines, runs the pipeline once (`ottla pipeline run --once`), and counts by
 itself, too. The output topic is compacted, as in the original: its last record for a word is the count. Stop the
 pipeline and start it again, or kill it: it goes on with the counts it had, and no line counts twice.
 """
@@ -25,11 +25,18 @@ REPEATS = 100
 SECONDS_MAX = 240
 
 
-def produce(bootstrap: str) -> None:
+def make_topics(bootstrap: str) -> None:
+    """Anew: what an earlier run has left is deleted."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
+    left = list(admin.list_topics(timeout=10).topics.keys() & {LINES, COUNTS})
+    for deleted in admin.delete_topics(left).values() if left else ():
+        deleted.result(10)
     topics = [NewTopic(LINES, 1, 1), NewTopic(COUNTS, 1, 1, config={"cleanup.policy": "compact"})]
     for created in admin.create_topics(topics).values():
         created.result(10)
+
+
+def produce(bootstrap: str) -> None:
     producer = Producer({"bootstrap.servers": bootstrap})
     for line in RHYME * REPEATS:
         producer.produce(LINES, line)
@@ -61,6 +68,7 @@ def read_counts(bootstrap: str) -> tuple[dict[str, int], int]:
 
 
 def main(bootstrap: str) -> None:
+    make_topics(bootstrap)
     produce(bootstrap)
     run_pipeline(bootstrap)
     counts, records = read_counts(bootstrap)
