@@ -5,8 +5,8 @@ written: a read-only image without a home is enough. Then the cache goes into a 
 lies in it is run; and where that cannot be had either, every process compiles for itself.
 
 Numba looks only at the file of the function that is called: a kernel and all that it calls stand in one module, lest a
-new version of the one be run with the old form of the other. Only those at the end are shared; they have no other
-form.
+new version of the one be run with the old form of the other. Only those at the end are shared, which have no other
+form, and what is a `part`.
 """
 
 import os
@@ -36,6 +36,12 @@ def compiled(kernel: _Kernel) -> _Kernel:
 def inlined(function: _Kernel) -> _Kernel:
     """A part of kernels that is never called from Python and needs no cache of its own."""
     made: Any = njit(nogil=True, forceinline=True)(function)
+    return made  # type: ignore[no-any-return]
+
+
+def part(function: _Kernel) -> _Kernel:
+    """A part of kernels that stands in another module than they: theirs has to change whenever that one does."""
+    made: Any = njit(nogil=True)(function)
     return made  # type: ignore[no-any-return]
 
 

@@ -54,7 +54,7 @@ class Leaf:
     names: Mapping[int, str] | None = None
     always: bool = False
     form: str = ""
-    """Decimals come from the bytes of a number, or are `unsigned` or `signed` numbers of 64 bits; others may be `text`."""
+    """A decimal comes from bytes, or an `unsigned` or `signed` number of 64 bits; other numbers may be `text`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,9 @@ from pyarrow import json as arrow_json
 
 from ottla.spark.arrow.columns import blobs_of
 from ottla.spark.formats import json_scan
+from ottla.spark.formats.doubts import settled
 from ottla.spark.formats.format import BadSchema, Converted, with_errors
+from ottla.spark.formats.json_reading import reader
 from ottla.spark.formats.json_values import NotFitting, parser
 from ottla.spark.formats.json_writing import NOT_FINITE, document
 from ottla.spark.formats.plain import not_utf8
@@ -37,6 +39,7 @@ class Json:
         self.type = kind
         self._parse_one = parser(kind)
         self._document = document(kind)
+        self._reader = reader(kind)
         self._read_type = _read_type(kind)
 
     def __reduce__(self) -> tuple[type["Json"], tuple[pa.DataType]]:
@@ -44,6 +47,18 @@ class Json:
 
     def decode(self, column: pa.Array) -> Converted:
         column = column.cast(pa.binary())
+        read = self._reader.read(column) if self._reader is not None and len(column) else None
+        if read is None:
+            return self._decode(column)
+        found, doubtful, misfits = read
+        made = settled(found, doubtful, lambda rows: self._decode(column.take(rows)))
+        if not misfits:
+            return made
+        doubts = {row: text for row, text in enumerate(made.errors.to_pylist()) if text} if len(doubtful) else {}
+        return with_errors(made.results, doubts | misfits)
+
+    def _decode(self, column: pa.Array) -> Converted:
+        """By Arrow and by hand, which have the last word on what a document is."""
         if not len(column):
             return with_errors(pa.array([], self.type), {})
         errors = not_utf8(column)

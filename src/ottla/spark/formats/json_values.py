@@ -65,6 +65,12 @@ def parser(kind: pa.DataType) -> Callable[[bytes], Any]:
     return parse
 
 
+def misfit(path: str, wanted: str, token: bytes) -> str:
+    """What is said of a value that is JSON and not as wanted."""
+    found = json.loads(token, parse_int=_Number, parse_float=_Number, object_pairs_hook=_Pairs)
+    return str(_misfit(path, wanted, found))
+
+
 def _finite(text: str) -> _Number:
     if float(text) in (float("inf"), float("-inf")):
         raise NotFitting(f"not JSON: {_shown(text)} is too large for a number")
