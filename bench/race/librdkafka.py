@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import chain, cycle
 from types import MappingProxyType
 from typing import Any
@@ -66,6 +67,29 @@ def produce(bootstrap: str, topic: str, count: int, size: int, acks: str, codec:
         except BufferError:
             producer.poll(0.01)
             _send(producer, topic, value, failures)
+        if number % 1000 == 0:
+            producer.poll(0)
+    _finish([producer], failures)
+    return watch.load(count)
+
+
+@dataclass(frozen=True)
+class Keyed:
+    """What records carry beside their values."""
+
+    keys: tuple[bytes, ...]
+    header: tuple[str, bytes]
+    partitions: int
+
+
+def produce_keyed(bootstrap: str, topic: str, count: int, size: int, more: Keyed) -> Load:
+    """With a key and a header each; a thousand for one partition, then for the next, so that batches are large."""
+    producer = _producer(bootstrap, acks="all", linger_ms=5)
+    failures: list[object] = []
+    watch = Stopwatch()
+    for number, value, key in zip(range(count), cycle(values(size)), cycle(more.keys), strict=False):
+        place = number // 1000 % more.partitions
+        _send(producer, topic, value, failures, key=key, headers=[more.header], partition=place)
         if number % 1000 == 0:
             producer.poll(0)
     _finish([producer], failures)

@@ -48,6 +48,9 @@ MEASURES: Mapping[str, Measure] = {
     "commit p99 ms": Measure(_DOWN),
     "broker cpu s": Measure(_DOWN),
     "produce p99 ms": Measure(_DOWN),
+    "rows/s": Measure(_UP, 1.5),
+    "rows copied/s": Measure(_UP),
+    "cpu us/row": Measure(_DOWN),
     "client cores": Measure(_NEITHER),
     "sender late p99 ms": Measure(_NEITHER),
 }

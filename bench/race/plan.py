@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from bench.race import asking, compacting, living, moving
+from bench.race import asking, compacting, living, moving, pipelines
 from bench.race.arena import Arena, Row, Workload
 
 
@@ -100,7 +100,11 @@ WORKLOADS = (
         disk_gb=7.0,
     ),
     Workload(
-        "spark source", "Spark's connector beside Ottla's", _nothing, "", absent="its workload is not written yet"
+        "spark source",
+        "Ottla's data source on Ottla beside Spark's own Kafka connector on Apache Kafka, on one Spark",
+        pipelines.spark_source,
+        "Spark: Arrow into rows in the JVM; then numba, which reads each record once, and the socket between the two",
+        disk_gb=2.0,
     ),
     Workload(
         "replication", "three brokers, acks=all", _nothing, "", absent="Ottla is a single node so far; no cluster yet"

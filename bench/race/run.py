@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 
 from confluent_kafka import libversion
@@ -17,6 +18,7 @@ from confluent_kafka import version as confluent_version
 from bench.race.arena import Arena, Workload
 from bench.race.contestants import described
 from bench.race.result import Result
+from tests.compat.java import connector_version
 
 DISK_RESERVE_GB = 2.0
 FAILURES = (RuntimeError, OSError, AssertionError, subprocess.SubprocessError)
@@ -94,7 +96,12 @@ def facts(options: Options, directory: Path) -> dict[str, object]:
             "file system": _file_system(directory),
         },
         "options": {"runs": options.runs, "scale": options.scale, "full": options.is_full, "only": options.only},
-        "clients": {"librdkafka": libversion()[0], "confluent-kafka": confluent_version()[0]},
+        "clients": {
+            "librdkafka": libversion()[0],
+            "confluent-kafka": confluent_version()[0],
+            "PySpark": version("pyspark"),
+            "Spark's Kafka connector": connector_version(),
+        },
         "contestants": {name: described(name, directory) for name in options.contestants},
     }
 

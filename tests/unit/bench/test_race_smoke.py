@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from bench.race import asking, compacting, living, moving
+from bench.race import asking, compacting, living, moving, pipelines
 from bench.race.arena import Arena, Row, Workload
 from bench.race.chart import draw
 from bench.race.contestants import prepare_peer
@@ -54,6 +54,13 @@ def test_ottla_runs_its_half_of_the_race(tmp_path: Path) -> None:
     assert "| start |" not in markdown(result) and "first ack s" in markdown(result)
 
 
+@pytest.mark.timeout(600)
+def test_ottla_runs_its_half_of_what_spark_does(tmp_path: Path) -> None:
+    result = run(tmp_path, ("ottla",), Workload("spark source", "", pipelines.spark_source, ""))
+    rates = [runs["ottla"][0] for (_, _, measure), runs in result.figures.items() if measure.startswith("rows")]
+    assert len(rates) == 4 and all(rate > 0 for rate in rates)
+
+
 @pytest.mark.peers
 @pytest.mark.timeout(600)
 def test_both_run_the_race(tmp_path: Path) -> None:
@@ -68,6 +75,7 @@ def test_both_run_the_race(tmp_path: Path) -> None:
         Workload("produce", "", produce_both_ways, ""),
         Workload("latency", "", asking.latency, ""),
         Workload("restart after kill", "", living.restart_after_kill, ""),
+        Workload("spark source", "", pipelines.spark_source, ""),
     )
     lines = list(result.lines())
     assert all(line.ours is not None and line.theirs is not None for line in lines)
