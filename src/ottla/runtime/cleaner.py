@@ -71,8 +71,8 @@ class Cleaner:
     def _dirtiest(self) -> tuple[Partition, CleaningPlan] | None:
         """The log to clean next: any that is overdue, else the one with the largest part that is dirty."""
         best: tuple[tuple[bool, float], Partition, CleaningPlan] | None = None
-        for partition in self._replicas:
-            if not partition.config.is_compacted or partition in self._busy or partition in self._uncleanable:
+        for partition in self._replicas.of_topics(lambda config: config.is_compacted):
+            if partition in self._busy or partition in self._uncleanable:
                 continue
             checkpoint = self._replicas.home_of(partition).cleaner_offsets.get(partition.key)
             plan = survey(partition.log, checkpoint, partition.last_stable_offset, self._now_ms())

@@ -130,9 +130,8 @@ class Housekeeping:
     async def flush_aged(self) -> None:
         """`flush.ms`: what has been in memory for that long goes to the disk."""
         now_ms = self._now_ms()
-        for partition in self._replicas:
-            if partition.config.flush_ms < MAX_LONG:
-                partition.flush_if_older(now_ms)
+        for partition in self._replicas.of_topics(lambda config: config.flush_ms < MAX_LONG):
+            partition.flush_if_older(now_ms)
 
     async def apply_retention(self) -> None:
         for partition in self._replicas:

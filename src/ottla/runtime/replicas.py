@@ -94,6 +94,14 @@ class Replicas:
             raise Refused(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
         raise self._why_missing(topic, index)
 
+    def of_topics(self, is_wanted: Callable[[LogConfig], bool]) -> list[Partition]:
+        """The partitions of topics with such settings; one look per topic, as there may be very many partitions."""
+        found: list[Partition] = []
+        for partitions in self._by_name.values():
+            if partitions and is_wanted(next(iter(partitions.values())).config):
+                found += partitions.values()
+        return found
+
     def watch(self, topic: str, on_led: OnLeadership, on_lost: OnLeadership) -> None:
         """Tell when this node begins and ceases to lead partitions of `topic`."""
         self._watchers[topic] = (on_led, on_lost)
