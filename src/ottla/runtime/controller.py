@@ -53,6 +53,8 @@ Subscriber = Callable[[ClusterImage, ImageDelta], None]
 BROKER_SESSION_MS = 9_000
 _STALL_MS = 1_000
 """A timer that comes so late means that this process stood still, not that the brokers are gone."""
+_HEARING_MS = 100
+"""So much longer lasts a session that seems to be over: a heartbeat may be waiting behind what kept the loop busy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -359,6 +361,19 @@ class Controller:
         if late_ms > _STALL_MS:
             log.warning("controller stood still", late_ms=late_ms)
             self._sessions.forgive(late_ms)
+        self._hear_then_fence()
+
+    def _hear_then_fence(self) -> None:
+        due_ms = self._now_ms() + _HEARING_MS
+        self._timer = self._loop.call_at(due_ms / 1000, self._fence_overdue, due_ms)
+
+    def _fence_overdue(self, due_ms: int) -> None:
+        self._timer = None
+        if self._state is None or not self._quorum.is_leader:
+            return
+        if self._now_ms() - due_ms > _HEARING_MS:
+            self._hear_then_fence()  # busy again: nobody has been heard yet
+            return
         while True:
             decision = brokers.fence_overdue(self._state, self._sessions, self._now_ms())
             if not decision.records:

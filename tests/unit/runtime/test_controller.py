@@ -1,5 +1,6 @@
 import asyncio
 import shutil
+import time
 from pathlib import Path
 from random import Random
 
@@ -235,6 +236,29 @@ def test_a_broker_without_heartbeats_is_fenced(tmp_path: Path) -> None:
             await controller.broker_heartbeat(BrokerHeartbeat(1, epoch, controller.metadata_offset))
             assert not controller.image.brokers[1].fenced
             await until(controller, lambda image: image.brokers[1].fenced)
+
+    run(main())
+
+
+def test_a_broker_whose_heartbeats_wait_behind_a_busy_loop_is_not_fenced(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(tmp_path, broker_session_ms=300) as controller:
+            epoch, changes = controller.image.brokers[1].epoch, list[ImageDelta]()
+            controller.subscribe(lambda _, delta: changes.append(delta))
+            for _ in range(3):
+                beating = asyncio.create_task(beat_later(controller, epoch))
+                await asyncio.sleep(0)
+                be_busy()
+                await beating
+            assert not any(delta.brokers for delta in changes)
+
+    async def beat_later(controller: Controller, epoch: int) -> None:
+        await asyncio.sleep(0.05)
+        await controller.broker_heartbeat(BrokerHeartbeat(1, epoch, controller.metadata_offset))
+        await asyncio.sleep(0.05)
+
+    def be_busy() -> None:  # for longer than the session, and not much longer
+        time.sleep(0.32)
 
     run(main())
 
