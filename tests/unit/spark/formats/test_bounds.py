@@ -1,4 +1,4 @@
-"""Kernels read no byte beyond the last: behind it lies memory that is closed, and a process that touches it is killed."""
+"""Kernels read no byte behind the last: memory is closed there, and a process that touches it is killed."""
 
 import ctypes
 import mmap
