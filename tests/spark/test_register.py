@@ -1,6 +1,7 @@
 """Words under names: the last one is found, behind open transactions too, and of two writers the later one writes."""
 
 import threading
+import zlib
 
 import pytest
 
@@ -30,6 +31,24 @@ def test_the_last_word_under_a_name_is_found(register: Register) -> None:
     assert [connections.run(register.last(name)) for name in (b"a", b"b", b"c")] == [b"a2", b"b2", None]
 
 
+def test_who_knows_what_was_written_is_told_only_what_came_since(register: Register) -> None:
+    connections.run(write(register, b"a", b"a1"))
+    content, known_to = connections.run(register.look(b"a"))
+    assert content == b"a1"
+    assert connections.run(register.look(b"a", known_to)) == (None, known_to)
+    connections.run(write(register, b"a", b"a2"))
+    content, later = connections.run(register.look(b"a", known_to))
+    assert content == b"a2"
+    assert later > known_to
+
+
+def test_what_is_known_of_another_life_of_the_topic_is_not_believed(register: Register) -> None:
+    """Its end lies before what is known: it was deleted, and made anew."""
+    connections.run(write(register, b"a", b"a1"))
+    known_to = connections.run(register.look(b"a")).known_to
+    assert connections.run(register.look(b"a", known_to + 100)) == (b"a1", known_to)
+
+
 def test_of_two_writers_the_later_one_writes(register: Register) -> None:
     async def race() -> None:
         async with register.pen(b"a", "pen") as first, register.pen(b"a", "pen") as second:
@@ -55,3 +74,14 @@ def test_a_word_behind_the_open_transaction_of_another_is_found(node: Broker, re
     connections.run(write(register, b"a", b"new"))
     threading.Timer(0.5, other.commit_transaction, [10]).start()
     assert connections.run(register.last(b"a")) == b"new"
+
+
+def test_what_was_cut_off_the_log_is_not_missed(
+    register: Register, node: Broker, request: pytest.FixtureRequest
+) -> None:
+    connections.run(write(register, b"a", b"a1", b"a2", b"a3"))
+    known_to = connections.run(register.look(b"a")).known_to
+    connections.run(write(register, b"a", b"a4"))
+    topic = Topic(node.bootstrap, f"register-{request.node.name}")
+    topic.delete_records({zlib.crc32(b"a") % 8: known_to})
+    assert connections.run(register.look(b"a", 0)).content == b"a4"

@@ -10,7 +10,7 @@ from ottla.client.failures import Fenced
 from ottla.spark.option_words import BadOption, OptionWords
 from ottla.spark.source.options import parse_source_options
 from ottla.spark.source.progress import Json
-from ottla.spark.source.tail import TailReader, WrongEpoch
+from ottla.spark.source.tail import EpochToRead, TailReader, WrongEpoch
 from ottla.spark.source.topics import DataLoss
 from tests.spark.topics import Row, Topic
 
@@ -82,6 +82,7 @@ def test_a_task_hands_on_what_comes_while_it_reads(topic: Topic) -> None:
     end = next_epoch(reader, start)
     task = task_of(reader, start, end)
     assert rows_in(iter([next(task)])) == [(0, 0)]
+    assert next(task).num_rows == 0  # which pushes the row out of the worker
     topic.produce(range(2), 1)
     assert rows_in(iter([next(task)]))[0] == (1, 0)
 
@@ -148,3 +149,34 @@ def test_options_that_contradict_the_mode_are_refused(topic: Topic) -> None:
         a_reader(topic).prepareForTriggerAvailableNow()
     with pytest.raises(BadOption, match="cannot be changed"):
         next_epoch(a_reader(topic), {topic.name: {"0": 3}})
+
+
+def test_an_epoch_that_another_driver_has_read_is_read_as_it_was(topic: Topic) -> None:
+    """The plan of an epoch says up to where the register is known; what was written since is looked for."""
+    topic.produce(range(3))
+    reader = a_reader(topic)
+    start = stored(reader.initialOffset())
+    first = next_epoch(reader, start)
+    rows_in(task_of(reader, start, first))
+    topic.produce(range(2))
+    second = next_epoch(reader, first)
+    [waiting] = reader.partitions(first, second)
+    assert isinstance(waiting, EpochToRead) and waiting.begin.known_to is not None
+    assert rows_in(task_of(a_reader(topic), first, second)) == [(0, 3), (0, 4)]
+    topic.produce(range(1))
+    assert rows_in(reader.read(waiting)) == [(0, 3), (0, 4)]
+
+
+def test_a_reader_that_is_asked_about_an_epoch_before_the_last_looks_again(topic: Topic) -> None:
+    topic.produce(range(1))
+    reader = a_reader(topic)
+    start = stored(reader.initialOffset())
+    first = next_epoch(reader, start)
+    rows_in(task_of(reader, start, first))
+    topic.produce(range(1))
+    second = next_epoch(reader, first)
+    rows_in(task_of(reader, first, second))
+    topic.produce(range(1))
+    assert next_epoch(reader, second) == next_epoch(a_reader(topic), second)
+    assert rows_in(task_of(reader, first, second)) == [(0, 1)]
+    assert rows_in(task_of(reader, second, next_epoch(reader, second))) == [(0, 2)]

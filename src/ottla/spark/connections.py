@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from ottla.client.blocking import LoopThread
 from ottla.client.cluster import Cluster
 from ottla.client.settings import ClientSettings
+from ottla.spark import internals
 
 T = TypeVar("T")
 CLUSTERS_MAX = 16
@@ -25,6 +26,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 def cluster_at(kafka: Mapping[str, str]) -> Cluster:
     """The cluster with these settings; the same one for all who ask in this process."""
     global _pid
+    internals.spare_collections()
     if _pid != os.getpid():  # what a forked worker finds here is its parent's
         _clusters.clear()
         _pid = os.getpid()

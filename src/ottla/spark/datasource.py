@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 
 
 class OttlaDataSource(DataSource):
+    def __init__(self, options: dict[str, str]) -> None:
+        from ottla.spark.internals import spare_collections
+
+        super().__init__(options)
+        spare_collections()
+
     @classmethod
     def name(cls) -> str:
         return "ottla"

@@ -17,6 +17,7 @@ from ottla.spark.not_ready import NotReady
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
     from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
 
 QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
@@ -24,6 +25,8 @@ BATCH_ID = "streaming.sql.batchId"
 
 _OFFSETS_VERSION = "v1"
 _PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
+_DAEMON = "pyspark.daemon"
+_modules_spared = 0
 
 
 @dataclass(frozen=True)
@@ -42,22 +45,41 @@ def is_pushing_filters() -> bool:
     return _PUSHDOWN_WORKER in sys.modules
 
 
+def spare_collections() -> None:
+    """Keep Spark from looking for garbage, behind every task, in all that a worker has imported.
+
+    Its daemon collects whenever a worker is done, and with PyArrow and numba in it that takes 15 ms of a core, several
+    times a batch. What is there when a task begins is there to stay, so it is taken out of the search: again only when
+    more has been imported, lest what a task leaves behind be kept for ever.
+    """
+    global _modules_spared
+    main = getattr(sys.modules.get("__main__"), "__spec__", None)
+    if main is not None and main.name == _DAEMON and len(sys.modules) != _modules_spared:
+        _modules_spared = len(sys.modules)
+        gc.freeze()
+
+
+def reports_since(query: "StreamingQuery", last: str) -> list[str]:
+    """What a query has reported behind `last`, as JSON, the oldest first.
+
+    Spark keeps a hundred reports. `query.recentProgress` fetches and decodes all of them every time, and who looks
+    four times a second is busy with nothing else.
+    """
+    reports = query._jsq.recentProgress()
+    found: list[str] = []
+    for index in range(len(reports) - 1, -1, -1):
+        report = str(reports[index].json())
+        if report == last:
+            break
+        found.append(report)
+    return found[::-1]
+
+
 def task_place() -> TaskPlace:
     context = TaskContext.get()
     if context is None:
         return TaskPlace(0, 0)
     return TaskPlace(context.partitionId(), context.attemptNumber())
-
-
-def spare_collections() -> None:
-    """To be called at the end of a task. Spark's worker looks for garbage after each, among all objects there are.
-
-    With the modules of Arrow and numba that takes a tenth of a second, a multiple of what reading 250,000 rows does.
-    They stay for as long as the process, so from the first task on they are not looked at any more.
-    """
-    if TaskContext.get() is not None and not gc.get_freeze_count():
-        gc.collect()
-        gc.freeze()
 
 
 def query_and_batch_of_task() -> tuple[str, int]:

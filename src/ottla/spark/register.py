@@ -7,12 +7,13 @@ import time
 import zlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import NamedTuple
 
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicName, TopicPartition
 from ottla.client.cluster import Cluster
 from ottla.client.failures import ClientFailure, NotAnswered, check
-from ottla.client.fetch import Appetite, fetch
+from ottla.client.fetch import Appetite, OutOfRange, fetch
 from ottla.client.fetch import Fetched as Answer
 from ottla.client.offsets import Isolation, earliest_offsets, latest_offsets
 from ottla.client.transactions import TransactionalProducer
@@ -34,6 +35,13 @@ _TIMEOUT_MS = 10_000
 """One who dies amid writing holds up the readers of his partition for so long."""
 
 
+class Word(NamedTuple):
+    content: bytes | None
+    """None: nothing was written."""
+    known_to: int
+    """Whatever is written from now on has this offset, or one behind it."""
+
+
 class Register:
     def __init__(self, cluster: Cluster, topic: str) -> None:
         self._cluster = cluster
@@ -41,13 +49,22 @@ class Register:
 
     async def last(self, name: bytes) -> bytes | None:
         """What was written last, and everything that had been written when this was asked is known."""
+        return (await self.look(name)).content
+
+    async def look(self, name: bytes, known_to: int | None = None) -> Word:
+        """The same; for whoever knows what was written before an offset, only what came since: nothing, perhaps."""
         place = await self._place(name)
-        start = int((await earliest_offsets(self._cluster, [place]))[place])
         # Up to the very end, not to the last stable offset: behind another's open transaction our own may be committed.
         end = int((await latest_offsets(self._cluster, [place], Isolation.READ_UNCOMMITTED))[place])
+        start = -1 if known_to is None or known_to > end else known_to  # beyond the end: the topic was made anew
+        is_given = start >= 0
+        if not is_given:
+            start = int((await earliest_offsets(self._cluster, [place]))[place])
         newest, deadline = None, self._cluster.deadline()
         while start < end:
             answer = (await fetch(self._cluster, {place: start}, Appetite(), deadline))[place]
+            if isinstance(answer, OutOfRange) and is_given:  # it was cut off since then, or made anew
+                return await self.look(name)
             if isinstance(answer, ClientFailure):
                 if not answer.is_retriable or deadline.is_over:
                     raise answer
@@ -56,7 +73,7 @@ class Register:
             newest = newest if found is None else found
             if start < end and deadline.is_over:
                 raise NotAnswered(f"{place} does not come to its end: a transaction is open at offset {start}")
-        return newest
+        return Word(newest, max(start, end))
 
     @asynccontextmanager
     async def pen(self, name: bytes, transactional_id: str) -> AsyncIterator["Pen"]:
@@ -72,6 +89,9 @@ class Register:
         return TopicPartition(TopicName(self._topic), zlib.crc32(name) % await self._partition_count())
 
     async def _partition_count(self) -> int:
+        """As it was when this process first asked: names would not be found if it changed."""
+        if self._topic in self._cluster.view.topics:
+            return len(self._cluster.view.topics[self._topic].leaders)
         deadline = self._cluster.deadline()
         view = await self._cluster.patiently(lambda: self._cluster.learn([self._topic], deadline), deadline)
         if self._topic not in view.topics:

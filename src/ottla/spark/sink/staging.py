@@ -9,7 +9,6 @@ from ottla.client.cluster import Cluster
 from ottla.client.failures import ClientFailure
 from ottla.client.transactions import TransactionalProducer
 from ottla.spark import connections
-from ottla.spark.internals import spare_collections
 from ottla.spark.sink.exactly_once import Member
 from ottla.spark.sink.options import SinkOptions
 
@@ -36,7 +35,6 @@ def stage(
         is_whole = True
     finally:
         connections.run(_leave(producer, is_whole))
-    spare_collections()
     return Member(producer.identity, producer.joins_by_itself), writer.row_count
 
 

@@ -21,7 +21,6 @@ from ottla.client.fetch import Appetite, FetchOutcome, OutOfRange
 from ottla.client.offsets import Isolation, earliest_offsets
 from ottla.spark import connections
 from ottla.spark.arrow.visible import Fetched, Window
-from ottla.spark.internals import spare_collections
 from ottla.spark.source.planning import OFFSET_MAX, Ends, Range
 from ottla.spark.source.topics import DataLoss
 
@@ -57,7 +56,6 @@ class ReadPlan:
                 together = {one.place: one for one in reversed(left)}
                 left = [one for one in left if together[one.place] is not one]
                 yield from _Round(self, decoder, list(together.values())).rows(ahead)
-        spare_collections()
 
     def decoder(self) -> "RecordDecoder":
         from ottla.spark.arrow.decode import RecordDecoder

@@ -11,7 +11,7 @@ import time
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
@@ -79,11 +79,20 @@ class Epoch:
         return cls(found["epoch"], *(Progress.from_json(found[side]).ends for side in ("starts", "ends")))
 
 
+class Begin(NamedTuple):
+    """Where an epoch begins."""
+
+    ends: Ends
+    """Of the epoch before."""
+    known_to: int | None = None
+    """Before this offset of the register nothing is said about the epoch itself. None: nobody has looked."""
+
+
 class EpochToRead(InputPartition):
     """For the one task of an epoch."""
 
-    def __init__(self, offset: TailOffset, starts: Ends) -> None:
-        self.offset, self.starts = offset, starts
+    def __init__(self, offset: TailOffset, begin: Begin) -> None:
+        self.offset, self.begin = offset, begin
 
 
 class TailReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -91,6 +100,8 @@ class TailReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._plan = plan_of(options)
         self._available: dict[TopicPartition, int] = {}
+        self._begin: tuple[TailOffset, Begin] | None = None
+        """What was found last: Spark asks twice about each epoch, and where one has ended never changes."""
 
     def prepareForTriggerAvailableNow(self) -> None:
         raise BadOption("mode 'tail' follows a topic for ever; with trigger availableNow leave the mode out")
@@ -112,7 +123,7 @@ class TailReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return Progress(self._available).as_json() if self._available else None
 
     async def _has_more(self, topics: Topics, before: TailOffset) -> bool:
-        begin = await end_of(self._register(), before)
+        begin = (await self._begin_after(before)).ends
         for is_last in (False, True):
             self._available = await topics.ends(await topics.partitions())
             if ranges_between(begin, self._available):
@@ -128,12 +139,19 @@ class TailReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if wanted.epoch == 0 or TailOffset.from_json(start) == wanted:
             return []  # Spark begins with a batch of nothing
         before = TailOffset(wanted.name, wanted.epoch - 1, wanted.began)
-        starts = connections.run(self._starts(topics_of(self._options), before))
-        return [EpochToRead(wanted, starts)]
+        return [EpochToRead(wanted, connections.run(self._begin_of_all(topics_of(self._options), before)))]
 
-    async def _starts(self, topics: Topics, before: TailOffset) -> Ends:
-        known = await end_of(self._register(), before)
-        return {**dict.fromkeys(await topics.partitions(), 0), **known}
+    async def _begin_of_all(self, topics: Topics, before: TailOffset) -> Begin:
+        begin = await self._begin_after(before)
+        places = self._available or await topics.partitions()
+        return begin._replace(ends={**dict.fromkeys(places, 0), **begin.ends})
+
+    async def _begin_after(self, before: TailOffset) -> Begin:
+        if self._begin is None or self._begin[0] != before:
+            is_next = self._begin is not None and self._begin[0].next == before
+            known_to = self._begin[1].known_to if self._begin is not None and is_next else None
+            self._begin = before, await begin_after(self._register(), before, known_to)
+        return self._begin[1]
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
         assert isinstance(partition, EpochToRead)
@@ -143,7 +161,7 @@ class TailReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: Json) -> None:
         if self._options.group is not None:
-            ends = connections.run(end_of(self._register(), TailOffset.from_json(end)))
+            ends = connections.run(begin_after(self._register(), TailOffset.from_json(end))).ends
             cluster = connections.cluster_at(self._options.kafka)
             connections.run(commit_offsets(cluster, self._options.group, ends))
 
@@ -154,16 +172,20 @@ class TailReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return Register(connections.cluster_at(self._options.kafka), REGISTER_TOPIC)
 
 
-async def end_of(register: Register, offset: TailOffset) -> Ends:
+async def begin_after(register: Register, offset: TailOffset, known_to: int | None = None) -> Begin:
     """Where an epoch ended: the last one, or the one before it."""
     if offset.epoch == 0:
-        return offset.began
-    content = await register.last(offset.name.encode())
+        return Begin(offset.began)
+    name = offset.name.encode()
+    word = await register.look(name, known_to)
+    if word.content is None and known_to is not None:
+        word = await register.look(name)
+    content, known_to = word
     last = None if content is None else Epoch.from_bytes(content)
     if last is not None and last.number == offset.epoch:
-        return last.ends
+        return Begin(last.ends, known_to)
     if last is not None and last.number == offset.epoch + 1:
-        return last.starts
+        return Begin(last.starts)
     raise WrongEpoch(
         f"the checkpoint is at epoch {offset.epoch}, and the last one in {REGISTER_TOPIC} is "
         f"{'none' if last is None else last.number}: one of them has been set back, for example by a backup. "
@@ -177,17 +199,24 @@ def read_epoch(register: Register, plan: ReadPlan, seconds: float, wanted: Epoch
     pen = register.pen(name, f"spark.tail.{wanted.offset.name}")
     holding = connections.run(pen.__aenter__())  # from here on no other task can write this epoch down
     try:
-        content = connections.run(register.last(name))
+        content = connections.run(register.look(name, wanted.begin.known_to)).content
         last = None if content is None else Epoch.from_bytes(content)
         if last is not None and last.number >= number:
             if last.number > number:
                 raise WrongEpoch(f"epoch {number} is to be read, and epoch {last.number} has been")
             yield from plan.rows(ranges_between(last.starts, last.ends))
             return
-        follower = plan.follow(wanted.starts)
+        follower = plan.follow(wanted.begin.ends)
         until = time.monotonic() + seconds
         while not follower.is_idle and time.monotonic() < until:
-            yield from follower.next_batches()
-        connections.run(holding.write(Epoch(number, wanted.starts, follower.ends).as_bytes()))
+            yield from _pushed(follower.next_batches())
+        connections.run(holding.write(Epoch(number, wanted.begin.ends, follower.ends).as_bytes()))
     finally:
         connections.run(pen.__aexit__(None, None, None))
+
+
+def _pushed(batches: list["pa.RecordBatch"]) -> Iterator["pa.RecordBatch"]:
+    """The worker keeps the last bytes of a batch until there are more: one without rows pushes them out."""
+    yield from batches
+    if batches:
+        yield batches[-1].slice(0, 0)
