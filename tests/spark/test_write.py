@@ -125,6 +125,26 @@ def test_update_mode_by_foreach_batch(spark: SparkSession, topic: Topic, other_t
     assert sorted(records) == [("a", "2"), ("a", "3"), ("b", "1"), ("c", "1")]
 
 
+def test_a_query_may_go_from_foreach_batch_to_its_own_sink(
+    spark: SparkSession, topic: Topic, other_topic: Topic, tmp_path: Path
+) -> None:
+    """What the one has written, the other knows as written."""
+
+    def take(frame: DataFrame, batch: int) -> None:
+        write(frame.select("value"), other_topic, **batch_options(frame, batch))
+        raise RuntimeError("after it was written, before Spark noted it")
+
+    rows = read(spark, {**topic.options, "startingOffsets": "earliest"})
+    topic.produce(["a", "b"])
+    query = rows.writeStream.foreachBatch(take).trigger(availableNow=True).option("checkpointLocation", str(tmp_path))
+    with pytest.raises(PySparkException, match="before Spark noted it"):
+        query.start().awaitTermination(90)
+    topic.produce(["c"])
+    own = rows.select("value").writeStream.format("ottla").options(**other_topic.sink).trigger(availableNow=True)
+    assert own.option("checkpointLocation", str(tmp_path)).start().awaitTermination(90)
+    assert sorted(other_topic.values()) == ["a", "b", "c"]
+
+
 def test_a_checkpoint_of_another_time_is_refused(
     spark: SparkSession, topic: Topic, other_topic: Topic, tmp_path: Path
 ) -> None:
@@ -144,3 +164,18 @@ def test_a_checkpoint_of_another_time_is_refused(
     with pytest.raises(PySparkException, match="restored from a backup"):
         run()
     assert sorted(other_topic.values()) == ["0", "1", "2", "3"]
+
+
+def test_workers_of_spark_are_known_as_such(spark: SparkSession) -> None:
+    """By the name of the module they run: what they have imported is not searched for garbage behind every task."""
+
+    def frozen(_: int) -> int:
+        import gc
+
+        from ottla.spark import internals
+
+        internals.spare_collections()
+        return gc.get_freeze_count()
+
+    [count] = spark.sparkContext.parallelize([0], 1).map(frozen).collect()
+    assert count > 10_000

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 TAIL_SETTINGS = {
     # Rows leave Spark's buffers one by one, not by ten thousands. From some 20,000 rows a second on, 50 is better.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1",
-    "spark.sql.execution.pandas.udf.buffer.size": "512",
+    # A row is longer than that, and does not wait in it for another.
+    "spark.sql.execution.pandas.udf.buffer.size": "16",
 }
 """For `session(config=…)` when queries in tail mode run in it; they make writes of many rows at once slower."""
 _STREAMING = "org.apache.spark.sql.execution.streaming."

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ottla.base import dead_letters
+from ottla.spark import internals
 from ottla.spark.not_ready import NotReady
 from ottla.spark.pipelines import targets
 from ottla.spark.pipelines.decoding import header
 from ottla.spark.pipelines.plans import DEAD, PlannedFlow
 from ottla.spark.pipelines.progress import ROWS
-from ottla.spark.pipelines.project import Mode, Project
+from ottla.spark.pipelines.project import Mode, Output, Project
 from ottla.spark.pipelines.sql import TOPIC_FORMAT
 from ottla.spark.pipelines.state import StateDirectory
 from ottla.spark.pipelines.topics import client_options
@@ -63,16 +64,31 @@ class SparkFlow:
         spark = planned.frame.sparkSession
         spark.sparkContext.setLocalProperty("spark.scheduler.pool", planned.name)
         try:
-            with _set(spark, TAIL_SETTINGS if planned.settings.mode is Mode.TAIL else {}):
+            with _set(spark, self._settings()):
                 return SparkQuery(self._prepared().start())
         except (PySparkException, Py4JError) as failure:
             raise NotReady(f"{planned.name} does not start: {words(failure)}") from None
+
+    @property
+    def _is_by_itself(self) -> bool:
+        """The query's own sink does: a function for each batch makes it longer, and its plan is made twice.
+
+        Both name what they write alike, so a flow may go from the one to the other.
+        """
+        planned, settings = self.planned, self.planned.settings
+        is_plain = settings.output is Output.APPEND and not planned.dead_letters
+        return settings.mode is Mode.TAIL or (planned.target.format == TOPIC_FORMAT and is_plain)
+
+    def _settings(self) -> dict[str, str]:
+        """For the query alone; what the project says about them wins."""
+        usual = TAIL_SETTINGS if self.planned.settings.mode is Mode.TAIL else {}
+        return {name: self.project.configuration.get(name, value) for name, value in usual.items()}
 
     def _prepared(self) -> "DataStreamWriter":
         planned = self.planned
         kind, settings = planned.target.format, planned.settings
         frame = _counted(planned.frame)
-        if settings.mode is Mode.TAIL:
+        if self._is_by_itself:
             frame = frame.drop(DEAD)
         writer = frame.writeStream.queryName(planned.name).outputMode(str(settings.output))
         writer = writer.option("checkpointLocation", str(self.state.checkpoint(planned.name)))
@@ -81,8 +97,7 @@ class SparkFlow:
         elif settings.trigger:
             writer = writer.trigger(processingTime=settings.trigger)
         options = dict(planned.target.options)
-        if settings.mode is Mode.TAIL:
-            # The sink of the query itself: a function for each batch would only be in the way.
+        if self._is_by_itself:
             return writer.format(TOPIC_FORMAT).options(**self._client(options))
         if "path" in options and "://" not in options["path"]:
             options["path"] = str(self.project.directory / options["path"])
@@ -109,9 +124,10 @@ class SparkFlow:
         return console_writer(self.planned.name) if kind == "console" else None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SparkQuery:
     query: "StreamingQuery"
+    _last_report: str = ""
 
     def is_active(self) -> bool:
         """Raises `NotReady` if there is no Spark any more."""
@@ -127,7 +143,9 @@ class SparkQuery:
         return None if found is None else cause(str(found))
 
     def reports(self) -> Iterable[Mapping[str, Any]]:
-        return [json.loads(report.json) for report in self.query.recentProgress]
+        reports = internals.reports_since(self.query, self._last_report)
+        self._last_report = reports[-1] if reports else self._last_report
+        return [json.loads(report) for report in reports]
 
     def stop(self) -> None:
         from py4j.protocol import Py4JError

@@ -10,6 +10,7 @@ from ottla.client.failures import ClientFailure
 from ottla.client.transactions import TransactionalProducer
 from ottla.spark import connections
 from ottla.spark.sink.exactly_once import Member
+from ottla.spark.sink.gathering import Gathering
 from ottla.spark.sink.options import SinkOptions
 
 
@@ -29,8 +30,9 @@ def stage(
 
         writer = RowWriter(options, cluster, producer)
         writer.write(first)
-        for batch in waiting:
-            writer.write(batch)
+        with Gathering(writer) as together:
+            for batch in waiting:
+                together.write(batch)
         connections.run(producer.flush())
         is_whole = True
     finally:

@@ -33,7 +33,7 @@ _FETCH_BYTES = 32 * 1024 * 1024
 _PARTITION_BYTES = 8 * 1024 * 1024
 _WAIT_MS = 200
 _FOLLOW_WAIT_MS = 20
-_IDLE_SECONDS = 0.05
+_IDLE_SECONDS = 1.0
 _FEW_ROWS = 20_000
 """Below, what came from several partitions travels to Spark as one batch."""
 
