@@ -35,7 +35,7 @@ from bench.spark_work import (
     medians,
     reading,
 )
-from tests.compat.java import Missing, connector_version
+from tests.compat.java import Missing, connector_jars, connector_version
 
 RATIO_GOAL = 1.5
 LEAST = {THROWN_AWAY.name: 2e6, COPYING: 3e5}
@@ -165,6 +165,7 @@ def main() -> int:
     options, given = parse()
     try:
         prepare_peer()
+        connector_jars()
     except Missing as missing:
         print(f"Not everything is here that this needs: {missing}.", file=sys.stderr)
         return 2

@@ -39,6 +39,8 @@ class Workload:
     runs_max: int = 1_000
     absent: str = ""
     """Why it is not run, if it is not."""
+    fetch: Callable[[], object] = lambda: None
+    """Bring what Apache Kafka's side needs beyond Kafka; raises Missing with the reason if that cannot be had."""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import IO
 
 import ottla
 from tests.compat.brokers import Broker, DidNotStart, KafkaBroker, OttlaBroker
-from tests.compat.java import connector_jars, kafka_libs, kafka_version
+from tests.compat.java import kafka_libs, kafka_version
 
 ANSWER_SECONDS_MAX = 180.0
 STOP_SECONDS_MAX = 300.0
@@ -105,9 +105,8 @@ CONTESTANTS: Mapping[str, type[Contestant]] = {"ottla": Ottla, "kafka": Kafka}
 
 
 def prepare_peer() -> None:
-    """Fetch Apache Kafka and Spark's connector; raises Missing with the reason if the machine lacks what that takes."""
+    """Fetch Apache Kafka's jars; raises Missing with the reason if the machine lacks what that takes."""
     kafka_libs()
-    connector_jars()
 
 
 def described(name: str, root: Path) -> dict[str, object]:

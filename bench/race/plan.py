@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from bench.race import asking, compacting, living, moving, pipelines
 from bench.race.arena import Arena, Row, Workload
+from tests.compat.java import connector_jars
 
 
 def _nothing(_: Arena) -> Iterable[Row]:
@@ -105,6 +106,7 @@ WORKLOADS = (
         pipelines.spark_source,
         "Spark: Arrow into rows in the JVM; then numba, which reads each record once, and the socket between the two",
         disk_gb=2.0,
+        fetch=connector_jars,
     ),
     Workload(
         "replication", "three brokers, acks=all", _nothing, "", absent="Ottla is a single node so far; no cluster yet"

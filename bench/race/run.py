@@ -18,7 +18,7 @@ from confluent_kafka import version as confluent_version
 from bench.race.arena import Arena, Workload
 from bench.race.contestants import described
 from bench.race.result import Result
-from tests.compat.java import connector_version
+from tests.compat.java import Missing, connector_version
 
 DISK_RESERVE_GB = 2.0
 FAILURES = (RuntimeError, OSError, AssertionError, subprocess.SubprocessError)
@@ -46,6 +46,15 @@ def missing_disk(workload: Workload, options: Options, directory: Path) -> str:
     return "" if free >= needed else f"it needs {needed:.1f} GB on the disk, {free:.1f} GB are free"
 
 
+def missing_peer(workload: Workload, options: Options) -> str:
+    try:
+        if "kafka" in options.contestants:
+            workload.fetch()
+    except Missing as missing:
+        return str(missing)
+    return ""
+
+
 def race(workloads: Sequence[Workload], options: Options, say: Callable[[str], None] = print) -> Result:
     """Every chosen workload; what had come in when somebody pressed Ctrl-C is the result then."""
     result = Result()
@@ -54,7 +63,7 @@ def race(workloads: Sequence[Workload], options: Options, say: Callable[[str], N
         result.facts = facts(options, directory)
         able = []
         for workload in chosen(workloads, options):
-            reason = workload.absent or missing_disk(workload, options, directory)
+            reason = workload.absent or missing_disk(workload, options, directory) or missing_peer(workload, options)
             if reason:
                 result.absent[workload.name] = reason
             else:

@@ -15,7 +15,7 @@ from bench.race.result import Result
 from bench.race.run import Options, race
 from bench.race.table import markdown
 from bench.report import told
-from tests.compat.java import Missing
+from tests.compat.java import Missing, connector_jars
 
 NATIVE, JAVA = Way("librdkafka", 1000, "all", 16, "zstd"), Way("perf-test", 100, "1", 1)
 
@@ -61,11 +61,21 @@ def test_ottla_runs_its_half_of_what_spark_does(tmp_path: Path) -> None:
     assert len(rates) == 4 and all(rate > 0 for rate in rates)
 
 
+def test_a_workload_whose_peer_cannot_be_had_is_left_out(tmp_path: Path) -> None:
+    def fetch() -> None:
+        raise Missing("no Maven")
+
+    lacking = Workload("lacking", "", living.start, "", fetch=fetch)
+    result = race([lacking], Options(1, 0.001, contestants=("ottla", "kafka"), directory=tmp_path), lambda _: None)
+    assert result.absent == {"lacking": "no Maven"} and not result.figures
+
+
 @pytest.mark.peers
 @pytest.mark.timeout(600)
 def test_both_run_the_race(tmp_path: Path) -> None:
     try:
         prepare_peer()
+        connector_jars()
     except Missing as missing:
         pytest.skip(str(missing))
     result = run(

@@ -7,7 +7,7 @@ import pytest
 from bench.race.contestants import prepare_peer
 from bench.spark_source import Options, measure, parse, told
 from bench.spark_work import COPYING, READINGS, THROWN_AWAY
-from tests.compat.java import Missing, _artifact
+from tests.compat.java import Missing, _artifact, connector_jars
 
 FIRST = READINGS[0].name
 
@@ -59,6 +59,7 @@ def test_a_jar_that_spark_brings_is_known_by_its_name(jar: str, artifact: str) -
 def test_both_sources_are_measured_at_both_brokers(tmp_path: Path) -> None:
     try:
         prepare_peer()
+        connector_jars()
     except Missing as missing:
         pytest.skip(str(missing))
     runs = measure(Options(runs=1, scale=0.001, repeats=1), tmp_path)
