@@ -174,7 +174,7 @@ def test_workers_of_spark_are_known_as_such(spark: SparkSession) -> None:
 
         from ottla.spark import internals
 
-        internals.spare_collections()
+        internals.settle_in_worker()
         return gc.get_freeze_count()
 
     [count] = spark.sparkContext.parallelize([0], 1).map(frozen).collect()

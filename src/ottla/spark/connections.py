@@ -26,7 +26,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 def cluster_at(kafka: Mapping[str, str]) -> Cluster:
     """The cluster with these settings; the same one for all who ask in this process."""
     global _pid
-    internals.spare_collections()
+    internals.settle_in_worker()
     if _pid != os.getpid():  # what a forked worker finds here is its parent's
         _clusters.clear()
         _pid = os.getpid()

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 class OttlaDataSource(DataSource):
     def __init__(self, options: dict[str, str]) -> None:
-        from ottla.spark.internals import spare_collections
+        from ottla.spark.internals import settle_in_worker
 
         super().__init__(options)
-        spare_collections()
+        settle_in_worker()
 
     @classmethod
     def name(cls) -> str:

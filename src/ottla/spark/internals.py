@@ -5,8 +5,10 @@ Run with PySpark 4.3. A name that has gone is noticed when a batch is written, n
 
 import gc
 import sys
+import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
@@ -45,18 +47,32 @@ def is_pushing_filters() -> bool:
     return _PUSHDOWN_WORKER in sys.modules
 
 
-def spare_collections() -> None:
-    """Keep Spark from looking for garbage, behind every task, in all that a worker has imported.
+def settle_in_worker() -> None:
+    """At the beginning of a task: keep Spark's daemon, whose worker this is, from work that helps nobody.
 
-    Its daemon collects whenever a worker is done, and with PyArrow and numba in it that takes 15 ms of a core, several
+    It collects garbage whenever a task is done, and with PyArrow and numba imported that takes 15 ms of a core, several
     times a batch. What is there when a task begins is there to stay, so it is taken out of the search: again only when
     more has been imported, lest what a task leaves behind be kept for ever.
     """
     global _modules_spared
-    main = getattr(sys.modules.get("__main__"), "__spec__", None)
-    if main is not None and main.name == _DAEMON and len(sys.modules) != _modules_spared:
+    main = sys.modules.get("__main__")
+    if getattr(getattr(main, "__spec__", None), "name", "") == _DAEMON and len(sys.modules) != _modules_spared:
         _modules_spared = len(sys.modules)
         gc.freeze()
+        _leave_quietly(main)
+
+
+def _leave_quietly(daemon: object) -> None:
+    """A worker whose task was stopped finds nobody at the other end of its socket, which is no news to anybody.
+
+    Spark's daemon would print where in its own code that was noticed, at every stop of a query.
+    """
+
+    def print_exc() -> None:
+        if sys.exc_info()[0] is not BrokenPipeError:
+            traceback.print_exc()
+
+    daemon.traceback = SimpleNamespace(print_exc=print_exc, format_exc=traceback.format_exc)  # type: ignore[attr-defined]
 
 
 def reports_since(query: "StreamingQuery", last: str) -> list[str]:

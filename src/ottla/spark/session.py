@@ -106,6 +106,9 @@ def _settings(where: str) -> dict[str, str]:
         "spark.scheduler.mode": "FAIR",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        # Over TCP what Spark says to a worker in several pieces waits, by Nagle's rule, for an acknowledgement that the
+        # other end holds back for 40 ms.
+        "spark.python.unix.domain.socket.enabled": "true",
         **_query_settings(),
     }
     if where.startswith("local"):

@@ -86,14 +86,32 @@ def test_a_worker_spares_what_it_has_imported_and_nothing_that_a_task_leaves(
 ) -> None:
     be(monkeypatch, "pyspark.daemon")
     for _ in range(3):
-        internals.spare_collections()
+        internals.settle_in_worker()
     assert len(frozen) == 1
     monkeypatch.setitem(sys.modules, "imported_by_a_task", ModuleType("imported_by_a_task"))
-    internals.spare_collections()
+    internals.settle_in_worker()
     assert len(frozen) == 2
+
+
+@pytest.mark.parametrize(("fault", "is_told"), [(BrokenPipeError("nobody there"), False), (ValueError("bad"), True)])
+def test_a_worker_that_was_stopped_leaves_quietly(
+    monkeypatch: pytest.MonkeyPatch,
+    frozen: list[int],
+    capsys: pytest.CaptureFixture[str],
+    fault: Exception,
+    is_told: bool,
+) -> None:
+    be(monkeypatch, "pyspark.daemon")
+    internals.settle_in_worker()
+    daemon: Any = sys.modules["__main__"]
+    try:
+        raise fault
+    except Exception:  # noqa: BLE001 - as the daemon does
+        daemon.traceback.print_exc()
+    assert (str(fault) in capsys.readouterr().err) == is_told
 
 
 def test_nobody_but_a_worker_is_kept_from_finding_garbage(monkeypatch: pytest.MonkeyPatch, frozen: list[int]) -> None:
     be(monkeypatch, "pytest")
-    internals.spare_collections()
+    internals.settle_in_worker()
     assert frozen == []
