@@ -1,4 +1,4 @@
-"""A cluster of Spark's own kind, a master and a worker of loopback: the session brings this package to the executors."""
+"""A cluster of Spark's own kind, a master and a worker on loopback, to which the session brings this package."""
 
 import os
 import re
@@ -40,6 +40,10 @@ to_topic = rows.selectExpr("upper(string(value)) AS value").writeStream.format("
 to_topic = to_topic.options(**node, topic=target, checkpointLocation=storage).trigger(availableNow=True)
 assert to_topic.start().awaitTermination(200)
 spark.stop()
+"""
+FLOWS = """
+CREATE STREAM orders (id BIGINT) FROM TOPIC {source} WITH (format = 'json', errors = 'drop');
+CREATE FLOW copied AS INSERT INTO TOPIC {target} SELECT id FROM STREAM(orders);
 """
 
 
@@ -93,8 +97,23 @@ def test_a_cluster_reads_and_writes_topics_without_having_the_package_installed(
 ) -> None:
     topic.produce(["a", "b"])
     arguments = (master, topic.bootstrap, topic.name, other_topic.name, str(tmp_path / "checkpoint"))
-    done = subprocess.run(
-        [sys.executable, "-c", DRIVER, *arguments], env=environment, capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stderr
+    run(environment, "-c", DRIVER, *arguments)
     assert other_topic.values() == ["A", "B"]
+
+
+def test_a_pipeline_runs_on_a_cluster(
+    master: str, environment: dict[str, str], topic: Topic, other_topic: Topic, tmp_path: Path
+) -> None:
+    topic.produce(['{"id": 1}', "no order", '{"id": 2}'])
+    (tmp_path / "flows.sql").write_text(FLOWS.format(source=topic.name, target=other_topic.name))
+    settings = '{"spark.cores.max": "2", "spark.executor.memory": "1g"}'
+    (tmp_path / "pipeline.yml").write_text(f"{{name: c, libraries: [{{file: flows.sql}}], configuration: {settings}}}")
+    place = (str(tmp_path), "--once", "--master", master, "--bootstrap", topic.bootstrap)
+    run(environment, "-m", "ottla", "pipeline", "run", *place)
+    assert other_topic.values() == ['{"id":1}', '{"id":2}']
+
+
+def run(environment: dict[str, str], *arguments: str) -> None:
+    command = [sys.executable, *arguments]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
