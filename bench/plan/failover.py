@@ -9,7 +9,6 @@ from typing import Any
 from bench.plan.costs import Costs
 from bench.plan.latency import HOP_SECONDS
 from bench.plan.world import Server, World
-from ottla.base.limits import METADATA_RECORDS_PER_BATCH_MAX
 from ottla.runtime.controller import BROKER_SESSION_MS, ControllerPlace
 from ottla.runtime.quorum import FETCH_BYTES_MAX
 
@@ -147,8 +146,3 @@ def partitions_until_it_breaks(costs: Costs, nodes: int) -> int:
     """How many partitions the cluster may have before one decision takes as long as the quorum's patience."""
     per_partition = costs["scan_us"] + FACTOR / nodes * (costs["decide_us"] + costs["encode_us"] + costs["apply_us"])
     return int(FETCH_TIMEOUT_SECONDS * 1e6 / per_partition)
-
-
-def batches_of_one_decision(partitions: int, nodes: int) -> int:
-    """They are one transaction of the metadata log (KIP-868): all of it counts, or nothing."""
-    return -(-partitions * FACTOR // nodes // METADATA_RECORDS_PER_BATCH_MAX)

@@ -15,7 +15,6 @@ from bench.race.watch import Meter
 
 CLIENT_BOUND_CORES = 0.9
 """A client that uses this much of a core or more may be what bounds the run."""
-MINUTES_MAX_OF_A_TURN = 15
 
 
 @dataclass
